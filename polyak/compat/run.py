@@ -121,7 +121,8 @@ def _program(target: str, module: bool) -> list[str]:
 
 
 def _wait_for(words: list[str], environ: Mapping[str, str]) -> NoReturn:
-    """The same in a child process, for Windows, where replacing a process would let the caller continue at once."""
+    """Run the command in a child process, for Windows, where replacing a process would let the caller continue at
+    once."""
     with subprocess.Popen(words, env=environ) as process:
         while True:
             try:

@@ -44,7 +44,8 @@ class Recovering(Protocol):
 
 
 def whole(method: Method) -> Method:
-    """A method of a :class:`Recovering` group that begins when the group is whole, and leaves it so unless it raises.
+    """Decorates a method of a :class:`Recovering` group: it recovers the group first, and marks it broken if the method
+    raises.
 
     It must not be called within another one of its kind.
     """

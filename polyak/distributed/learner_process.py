@@ -104,7 +104,7 @@ class LearnerProcess:
         """Learn as one with all that join at the same time.
 
         Args:
-            group: its place among them; or address, port, number of learners, seconds of patience and device.
+            group: its membership in the group; or address, port, number of learners, seconds of patience and device.
         """
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 
@@ -143,7 +143,7 @@ class LearnerProcess:
         return batch._replace(parts=parts).unrolled(cast(Any, self.learner), self._acting, self.device)
 
     def _built(self, rollout: RolloutElsewhere) -> tuple[Any, float]:
-        """A rollout that runners have made."""
+        """Returns a rollout that runners have made."""
         return rollout.samples(cast(Any, self.learner), self._acting, self.device)
 
     @property
@@ -190,7 +190,7 @@ def said_of(updates: Sequence[Update]) -> Said:
 
 
 def texts_of(learner: Learner) -> list[str]:
-    """Names of a learner's hyper-parameters that are texts."""
+    """Returns names of a learner's hyper-parameters that are texts."""
     return [name for name in learner.declared_tunables() if isinstance(getattr(learner, name, None), str)]
 
 
@@ -210,7 +210,7 @@ def hyperparameters(learner: Learner, texts: Iterable[str]) -> Hyperparameters:
 
 
 def brought(learner: Learner, known: Hyperparameters) -> None:
-    """Bring hyper-parameters to a learner."""
+    """Set the hyper-parameters of a learner."""
     for name, text in known.texts.items():
         setattr(learner, name, text)
     learner.set(**{name: value for name, value in known.values.items() if name not in known.texts})
@@ -229,5 +229,5 @@ def arrays_in(batch: Any) -> Any:
 
 
 def tensors_in(batch: Any) -> Any:
-    """The inverse of :func:`arrays_in`. Arrays are copied: those of another process are read-only."""
+    """Inverts :func:`arrays_in`. Arrays are copied: those of another process are read-only."""
     return each(batch, lambda array: torch.from_numpy(np.array(array)), np.ndarray)

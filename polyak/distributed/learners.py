@@ -82,7 +82,7 @@ class LearnerGroup:
         """Process ids of the fellows."""
 
     def _introduced(self) -> list[int]:
-        """The processes of fellows that have just been made."""
+        """Returns the processes of fellows that have just been made."""
         self.fellows.ask_all("seed_streams")
         return self.fellows.ask_all("describe")
 
@@ -175,7 +175,7 @@ class LearnerGroup:
         return [*before, *_joined([said_of(made[first:]), *said], whole[first:])]
 
     def _read(self, batches: Iterable[Any]) -> list[Any]:
-        """Minibatches: rows of one rollout, which fellows are to be given, or gathered."""
+        """Minibatches: rows of one rollout, which is sent to fellows, or gathered."""
         given = list(batches)
         rollout = getattr(given[0], "rollout", None) if given else None
         if rollout is not self._rollout[0]:
@@ -331,7 +331,7 @@ class LearnersElsewhere(LearnerGroup):
 
     @whole
     def settle(self) -> None:
-        """Bring the learner here to where the others are."""
+        """Update the local learner to the state of the others."""
         self._settle()
 
     def _settle(self) -> None:
@@ -366,8 +366,8 @@ class _Here:
     """The place in a group of the learner here, which must not use it while the others rest.
 
     Args:
-        group: of all.
-        place: in it.
+        group: the group of all learners.
+        place: the membership of the local learner.
     """
 
     def __init__(self, group: LearnerGroup, place: Group) -> None:
@@ -479,7 +479,7 @@ class InTurns:
         self._turns = Turns(len(self._fellows) + 1)
 
     def put(self, value: Any) -> Any:
-        """Something to hand to all."""
+        """Returns a value in the form in which it is sent to all."""
         return value
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:

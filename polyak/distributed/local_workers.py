@@ -25,7 +25,7 @@ class LocalWorkers:
         return len(self._objects)
 
     def put(self, value: Any) -> Any:
-        """The value itself: nothing travels."""
+        """Returns the value itself: nothing travels."""
         return value
 
     def begin(self, method: str, within: float) -> dict[int, Any]:
@@ -33,7 +33,7 @@ class LocalWorkers:
         return dict(enumerate(self.ask_all(method)))
 
     def fetch(self, value: Any) -> Any:
-        """The value itself."""
+        """Returns the value itself."""
         return value
 
     def ask(self, worker: int, method: str, *arguments: Any, apart: bool = False) -> None:

@@ -31,7 +31,7 @@ MOST_RESTARTS = 100
 
 
 def ray() -> Any:
-    """The module.
+    """Returns the module.
 
     Raises:
         ImportError: it is not installed.
@@ -47,7 +47,7 @@ def ray() -> Any:
 
 
 def own_node() -> str:
-    """The machine that this process is on, with the beginning of Ray's name of the node."""
+    """Returns the machine that this process is on, with the beginning of Ray's name of the node."""
     found = ray()
     node = f" {found.get_runtime_context().get_node_id()[:8]}" if found.is_initialized() else ""
     return socket.gethostname() + node
@@ -57,7 +57,7 @@ _METRICS: dict[str, Any] = {}
 
 
 def feed(kind: Literal["Gauge", "Counter"], name: str, value: float, **tags: str) -> None:
-    """Give one of Ray's own metrics a value: a gauge stands at it, a counter rises by it."""
+    """Give one of Ray's own metrics a value: a gauge is set to it, a counter is increased by it."""
     if name not in _METRICS:
         made = getattr(import_module("ray.util.metrics"), kind)
         _METRICS[name] = made(name, description="of a training by polyak", tag_keys=tuple(tags))
@@ -227,7 +227,7 @@ class Workers:
         return placement.options()
 
     def _made(self, worker: int) -> Any:
-        """A process for a place of the group, if there is one."""
+        """Returns a process for a place of the group, if there is one."""
         if self._group is None:
             return self._class.remote(*self._arguments[worker])
         strategies = ray().util.scheduling_strategies
@@ -462,7 +462,7 @@ class Workers:
         """Put new ones in the places of those that :meth:`replace` was called for, where the delay is over.
 
         Args:
-            wait: for the first, if there are no others.
+            wait: wait for the first, if there are no others.
         """
         while self._due:
             now = time.monotonic()
@@ -475,7 +475,7 @@ class Workers:
             time.sleep(min(0.1, max(min(self._due.values()) - now, 0.0)))
 
     def stop(self) -> None:
-        """End all, and Ray if it was started here and is not used elsewhere."""
+        """End all, and Ray if it was started here and has no other users."""
         for worker in range(len(self)):
             self.end(worker)
         if self._actors:

@@ -78,15 +78,15 @@ class Order(NamedTuple):
     normalising: Normalising | None
     """``None``: environments are not normalised, or as the runner does it."""
     streams: Any = None
-    """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
+    """Random streams to draw from, whose state is returned with the steps; ``None``: the runner's own."""
     wanted: Any = None
     """Length of collections that begin at any step, which the runner counts; ``None``: :attr:`begins` marks them."""
     apart: bool = False
     """Whether a :class:`Heading` is sent at once, and the steps separately."""
     tells_last: bool = False
-    """Whether the heading says what there is after the last step."""
+    """Whether the heading contains the state after the last step."""
     compression: Compression | None = None
-    """Of images on their way."""
+    """The compression of images that are sent."""
 
 
 class Ends(NamedTuple):
@@ -128,7 +128,7 @@ class Chunk(NamedTuple):
     dropped: int = 0
     """Environment steps that it leaves out."""
     compression: Compression | None = None
-    """Of images in a pickle."""
+    """The compression of images in a pickle."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         sends = partial(as_sent, after=[(end.step, end.rows) for end in self.ends], compression=self.compression)
@@ -278,7 +278,7 @@ class RunnerProcess:
             space.seed(seed)
 
     def _sampled(self) -> list[spaces.Space[Any]]:
-        """The spaces that exploration draws from."""
+        """Returns the spaces that exploration draws from."""
         acting: Any = None if self.runner is None else self.runner.actor
         parts = [] if acting is None else acting.exploration.values()
         return list({id(part.random.space): part.random.space for part in parts if hasattr(part, "random")}.values())
@@ -422,7 +422,7 @@ class RunnerProcess:
 
 
 def seed_of_runner(seed: int, index: int) -> int:
-    """The seed of one of the runners, from 0, of a model that has this one."""
+    """Returns the seed of one of the runners, from 0, of a model that has this one."""
     return (seed + SEEDS_APART * index) % 2**32
 
 

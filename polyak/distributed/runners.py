@@ -88,16 +88,17 @@ class RemoteEnvs(VecEnv):
             its own. A function with an argument gets the number of the runner, from 0.
         n_runners: number of runners; (min, max): as many as the cluster currently has room for.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
-        seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
-        placement: of runners on Ray.
+        seed: seed of the model. Runner ``i`` uses ``seed + 1000 * i``.
+        placement: placement of runners on Ray.
         workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
             already.
         patience: seconds within which one must have begun.
         timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
             is replaced. ``None`` waits for ever.
-        restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
+        restarts: number of runners that are replaced within an hour; when one more is lost, training ends with an
+            error.
         as_one: show all as one environment, whose steps come one after another.
-        compression: of images on their way from runners.
+        compression: compression of images that runners send.
 
     Raises:
         ValueError: ``env`` is an environment, which cannot be in several processes, ``timeout`` is no time, or a
@@ -185,7 +186,7 @@ class RemoteEnvs(VecEnv):
 
     @whole
     def normalized(self) -> VecEnv:
-        """These environments under the ``VecNormalize`` that ``env`` has put around those of each runner, with the
+        """Returns these environments in the ``VecNormalize`` that ``env`` has put around those of each runner, with the
         statistics of all; without one, these environments themselves."""
         if self._normalized is None:
             made = self.ask_all("normalizer_made")[0]
@@ -244,11 +245,11 @@ class RemoteEnvs(VecEnv):
         return [found[block] for block in range(self.n_runners)]
 
     def maker(self, worker: int) -> tuple[int, int]:
-        """A runner, and which in its place it is."""
+        """Returns a runner, and its number among those in its place."""
         return worker, self.generation[worker]
 
     def is_asked(self, method: str) -> bool:
-        """Whether answers to this are to be gathered."""
+        """Whether answers to this method are pending."""
         return any(one.method == method for one in self._pending)
 
     def _send_again(self, worker: int) -> None:
@@ -481,13 +482,14 @@ def _runners(
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
-    """The environments of runners in ``env``, perhaps under a ``VecNormalize``; ``None``: it is stepped here."""
+    """Returns the environments of runners in ``env``, perhaps under a ``VecNormalize``; ``None``: it is stepped
+    here."""
     inner = env.venv if isinstance(env, VecNormalize) else env
     return inner if isinstance(inner, RemoteEnvs) else None
 
 
 class RemoteActor(Actor):
-    """The policy and the exploration that runners act with, as copies of their own.
+    """The policy and the exploration of runners, which act with copies of them.
 
     Attributes:
         is_new: whether runners do not have it yet.
@@ -697,7 +699,7 @@ class RunnerGroup:
             self.env.resets += 1
 
     def _drop(self) -> None:
-        """Forget steps that were made and are not handed out."""
+        """Drop steps that were made but not returned."""
         if (received := self._received()) is not None:
             self._merge(received.headings or received.chunks)
         self._chunk, self._row, self._unread, self._ages = None, 0, None, None
@@ -727,7 +729,7 @@ class RunnerGroup:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether all steps that runners have made are handed out."""
+        """Whether all steps that runners have made were returned."""
         return self._chunk is None or self._row == len(self._chunk.infos)
 
     def _request(self) -> None:
@@ -769,7 +771,7 @@ class RunnerGroup:
         return Order(self._planned, made, epsilon, stride, begins, normalising, streams, wanted, compression=how)
 
     def step(self) -> Step:
-        """The next step of all environments."""
+        """Returns the next step of all environments."""
         if self.is_used_up:
             self.fetch()
         return self._handed_out()
@@ -883,7 +885,7 @@ class RunnerGroup:
         """Does nothing: runners wait in their processes."""
 
     def take_up(self, observations: Observations | None) -> None:
-        """Refuse observations from elsewhere.
+        """Refuse observations of other environments.
 
         Raises:
             ValueError: always.
@@ -891,7 +893,7 @@ class RunnerGroup:
         raise ValueError("runners (n_runners) hold their observations themselves: call model.runner.reset() instead.")
 
     def state(self) -> dict[str, np.ndarray]:
-        """The observations in hand, and the steps that are not handed out yet, as arrays by name."""
+        """Returns the observations in hand, and the steps that were not returned yet, as arrays by name."""
         if self.obs is None:
             return {}
         columns: dict[str, Any] = {
@@ -982,14 +984,14 @@ def _at(column: Any, row: int) -> Any:
 
 
 def _memory_after(chunk: Chunk, row: int) -> dict[str, np.ndarray]:
-    """The recurrent state [N, ...] after a row, but for episodes that ended there; empty without one."""
+    """Returns the recurrent state [N, ...] after a row, except for episodes that ended there; empty without one."""
     if row + 1 == len(chunk.infos):
         return {name: part.copy() for name, part in chunk.memory.items()}
     return {name: chunk.columns[f"{EXTRA}{name}"][row + 1].copy() for name in chunk.memory}
 
 
 def chunk_state(chunk: Chunk, first: int = 0) -> dict[str, np.ndarray]:
-    """The rows of a chunk from one on, as arrays by name, without infos."""
+    """Returns the rows of a chunk from one on, as arrays by name, without infos."""
     columns = flat("seen", mapped(lambda part: part[first:], chunk.seen)) | flat("allowed", chunk.allowed)
     for name, column in chunk.columns.items():
         columns |= flat(f"rows/{name}", mapped(lambda part: part[first:], column))
@@ -1032,7 +1034,7 @@ def chunk_from(state: dict[str, np.ndarray], codec: Any, composed: bool) -> Chun
 
 
 def _column_of(name: str) -> str:
-    """The column that an array of it is named after: ``observations/position`` is of ``observations``."""
+    """Returns the column that an array of it is named after: ``observations/position`` is of ``observations``."""
     if name.startswith(EXTRA):
         return EXTRA + name[len(EXTRA) :].partition("/")[0]
     return name.partition("/")[0]
@@ -1043,7 +1045,7 @@ def _side_by_side(columns: Sequence[Any], axis: int = 0) -> Any:
 
 
 def side_by_side(chunks: Sequence[Chunk]) -> Chunk:
-    """The chunks of several runners as one of all their environments."""
+    """Returns the chunks of several runners as one of all their environments."""
     if len(chunks) == 1:
         return chunks[0]
     widths = [chunk.columns.lead[1] for chunk in chunks]
@@ -1083,7 +1085,7 @@ def in_succession(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _joined_ends(chunks: Sequence[Chunk], starts: np.ndarray, envs: int) -> list[Ends]:
-    """The ends of all environments, those of one step together."""
+    """Returns the ends of all environments, those of one step together."""
     by_step: dict[int, list[tuple[int, Ends]]] = {}
     for start, chunk in zip(starts.tolist(), chunks, strict=True):
         for ends in chunk.ends:

@@ -26,7 +26,7 @@ class ShardProcess:
 
     Args:
         recipe: pickled: a function that makes the :class:`~polyak.experience.ReplayBuffer`.
-        alone: it has the process for itself, and one thread.
+        alone: whether it has its own process, with one thread.
     """
 
     def __init__(self, recipe: bytes, alone: bool) -> None:
@@ -56,7 +56,7 @@ class ShardProcess:
         """Store steps; returns the mass after that.
 
         Args:
-            rows: [T, N, ...] as a replay buffer stores them.
+            rows: [T, N, ...] in the form in which a replay buffer stores them.
             highest: the highest priority in any shard so far, which new rows get.
         """
         self._raise(highest)
@@ -69,13 +69,13 @@ class ShardProcess:
         return self.mass()
 
     def draw(self, rows: int, gamma: float, normalizer: Normalizer | None) -> Experience:
-        """Rows in proportion to their priorities: the fields of a :class:`~polyak.experience.batch.Transition`, and
-        where they have priorities ``cells`` [B], where they stand, and ``priorities`` [B].
+        """Draws rows in proportion to their priorities: the fields of a :class:`~polyak.experience.batch.Transition`,
+        and with priorities their ``cells`` [B] and ``priorities`` [B].
 
         Args:
             rows: B
             gamma: discount of one step, where the buffer does not sum several.
-            normalizer: of observations and rewards.
+            normalizer: normalises observations and rewards.
         """
         batch, indices = next(iter(self.buffer.transitions(rows, gamma, normalizer)))
         fields = {name: column for name, column in gathered(batch)._asdict().items() if column is not None}
@@ -103,7 +103,7 @@ class ShardProcess:
         return self.mass()
 
     def reset(self) -> float:
-        """Forget all rows. -> the mass then"""
+        """Drop all rows; returns the mass after that."""
         self.buffer.reset()
         return self.mass()
 

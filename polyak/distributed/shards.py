@@ -197,7 +197,7 @@ class ShardedReplay:
         """Truncate the running episodes at the newest row: the next rows belong to other episodes.
 
         Args:
-            envs: which environments; ``None``: all.
+            envs: indices of the environments; ``None``: all.
         """
         self._send()
         which = set(range(self.n_envs) if envs is None else envs)
@@ -427,7 +427,7 @@ class ShardedReplay:
 
     @whole
     def contents(self) -> dict[str, Any]:
-        """Copies of the newest steps that all shards hold, the oldest first, as of
+        """Returns copies of the newest steps that all shards hold, the oldest first, as of
         :meth:`~polyak.experience.ReplayBuffer.contents`: [T, N, ...]"""
         self._send()
         parts = self._all("contents")

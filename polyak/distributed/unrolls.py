@@ -59,8 +59,8 @@ class RolloutElsewhere(NamedTuple):
     """The chunk of each runner."""
 
     def samples(self, learner: RolloutLearner, actor: RemoteActor, device: str) -> tuple[Any, float]:
-        """The rollout as learners see it, with values, advantages and returns by the weights that acted; and which
-        share of the variance of returns the values explain."""
+        """Returns the rollout as learners see it, with values, advantages and returns by the weights that acted; and
+        which share of the variance of returns the values explain."""
         put_back(actor.policy, self.weights)
         writer, chunk = RolloutWriter(self.make_buffer(device=device), actor), side_by_side(self.chunks)
         write(chunk, writer, actor)

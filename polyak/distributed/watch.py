@@ -69,7 +69,7 @@ class HangWatch:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> Any:
         if self._is_over:  # not if it has ended meanwhile
-            self._since = time.monotonic()  # whatever catches this has as long again
+            self._since = time.monotonic()  # code that catches this has as long again
             raise EnvTimeoutError(
                 f"the environments of {self.name} gave no answer to {self._doing} within runner_timeout={self.limit:g} "
                 "seconds, and the runner was ended. Raise runner_timeout (None waits for ever) if they are only slow."

@@ -8,12 +8,12 @@ from torch import nn
 
 
 def _tensors_of(module: nn.Module) -> list[torch.Tensor]:
-    """The state of a module, each tensor once: a module that is shared has several names in it."""
+    """Returns the state of a module, each tensor once: a module that is shared has several names in it."""
     return list({id(tensor): tensor for tensor in module.state_dict(keep_vars=True).values()}.values())
 
 
 def flat_weights(module: nn.Module) -> np.ndarray:
-    """The state of a module, [bytes]."""
+    """Returns the state of a module, [bytes]."""
     parts = [tensor.detach().cpu().contiguous().reshape(-1) for tensor in _tensors_of(module)]
     return np.concatenate([part.numpy().view(np.uint8) for part in parts]) if parts else np.zeros(0, np.uint8)
 

@@ -37,8 +37,8 @@ def check_action_space(
     """Refuse an action space that an algorithm cannot act in.
 
     Args:
-        name: of the algorithm.
-        space: in question.
+        name: name of the algorithm.
+        space: the action space.
         supported: kinds of spaces that it can act in.
         others: kind of a space -> algorithms to use instead.
         explores_by_one: whether its actions have a standard deviation of about 1 at first, in the space's units.

@@ -1,4 +1,4 @@
-"""A batch of environments that speaks columns, as a VecEnv: for evaluation, and for callbacks that read infos."""
+"""A batch of environments with columns, as a VecEnv: for evaluation, and for callbacks that read infos."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BatchedVecEnv(VecEnv):
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset, by any program."""
+        """The number of times that all environments were reset, by any program."""
         return self.batch.resets
 
     @resets.setter
@@ -85,7 +85,7 @@ class BatchedVecEnv(VecEnv):
         return _host(outcome.observations), rewards, dones, self._with_masks(infos, outcome.masks)
 
     def _ended(self, i: int, outcome: Outcome, truncated: bool) -> dict[str, Any]:
-        """The info of an episode's last step."""
+        """Returns the info of an episode's last step."""
         seconds = round(time.time() - self.started, 6)
         episode = {"r": float(self.returns[i]), "l": int(self.lengths[i]), "t": seconds}
         last = mapped(lambda column: place(column[i], None), outcome.successors)

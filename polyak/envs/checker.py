@@ -216,7 +216,7 @@ def _check_returned_values(env: gym.Env, observation_space: spaces.Space) -> Non
 
 
 def _allowed_action(env: gym.Env, obs: Any, info: dict[str, Any]) -> Any:
-    """A random allowed action: an environment may fail on a forbidden one."""
+    """Returns a random allowed action: an environment may fail on a forbidden one."""
     try:
         mask = mask_of(env, obs, info)
     except ValueError as error:

@@ -10,7 +10,7 @@ def needed(package: str, why: str, extra: str) -> Any:
     Args:
         package: its name in import statements.
         why: the feature that needs it; begins the message.
-        extra: of polyak, which installs it.
+        extra: the extra of polyak that installs it.
 
     Raises:
         ImportError: it is not installed; the message has the command that installs it.

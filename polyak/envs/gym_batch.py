@@ -49,7 +49,7 @@ def allocate_observations(observation_space: spaces.Space, num_envs: int) -> dic
 
 
 def joined(mask: Any) -> Any:
-    """A mask; one that is given as a list of arrays, one for each choice, as these one after the other."""
+    """Returns a mask; one that is given as a list of arrays, one for each choice, as these one after the other."""
     by_choice = isinstance(mask, list | tuple) and len(mask) > 0 and all(map(_is_flat, mask))
     return np.concatenate(mask) if by_choice else mask
 
@@ -62,7 +62,7 @@ def _is_flat(part: Any) -> bool:
 
 
 def check_env_fns(env_fns: Any) -> None:
-    """Accept several things, one for each environment.
+    """Check that there are several functions, one for each environment.
 
     Raises:
         TypeError: it is one function or one environment.
@@ -153,8 +153,8 @@ class EnvSlot:
 
         Args:
             env: the environment.
-            action: as the environment takes it.
-            reset_infos: where to put the info of the reset, at :attr:`index`, if there is one.
+            action: the environment's action.
+            reset_infos: gets the info of the reset, at :attr:`index`, if there is one.
 
         Returns:
             reward; done; info, copied so that later steps do not alter it, with ``"TimeLimit.truncated"`` and

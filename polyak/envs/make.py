@@ -65,7 +65,7 @@ def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """The registered spec of a name; imports the package that registers it, if that is known.
+    """Returns the registered spec of a name; imports the package that registers it, if that is known.
 
     Raises:
         ValueError: for an unknown name; the message has the names closest to it.
@@ -111,7 +111,7 @@ def _unknown_name(env_id: str, name: str, error: Exception) -> str:
 
 
 def missing_package(spec: EnvSpec, error: Exception) -> str:
-    """The message when an environment needs a package that is not installed: the extra to install."""
+    """Returns the message when an environment needs a package that is not installed: the extra to install."""
     entry_point = spec.entry_point if isinstance(spec.entry_point, str) else ""
     for module, extra in _EXTRAS.items():
         if entry_point.startswith(module):
@@ -146,8 +146,8 @@ def make_vec_env(
     Args:
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
             when it is a name, unless its class does not list that mode or does not take it.
-        n_envs: how many, at most 100,000.
-        seed: of the first environment and its action space at the first reset, and the root of the others' seeds.
+        n_envs: number of environments, at most 100,000.
+        seed: seed of the first environment and its action space at the first reset, and the root of the others' seeds.
         start_index: first number of the monitor files and of the seeds of the action spaces.
         monitor_dir: folder for the monitor files (made if it is missing); None for no files.
         wrapper_class: called with each environment.
@@ -231,7 +231,7 @@ def make_atari_env(
     vec_env_kwargs: dict[str, Any] | None = None,
     monitor_kwargs: dict[str, Any] | None = None,
 ) -> VecEnv:
-    """:func:`make_vec_env` for Atari games: each in an :class:`~polyak.envs.AtariWrapper`.
+    """Makes Atari games by :func:`make_vec_env`, each in an :class:`~polyak.envs.AtariWrapper`.
 
     Args:
         wrapper_kwargs: arguments of AtariWrapper.

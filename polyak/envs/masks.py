@@ -146,7 +146,7 @@ def mask_of(env: gym.Env, observation: Any, info: dict[str, Any]) -> np.ndarray 
 
 
 def sample_allowed(space: spaces.Space, mask: np.ndarray | None) -> Any:
-    """A random action among those that a mask [M] allows, drawn by the space; None allows all."""
+    """Returns a random action among those that a mask [M] allows, drawn by the space; None allows all."""
     return space.sample() if mask is None else space.sample(mask=_in_parts(space, iter(mask)))
 
 
@@ -180,13 +180,13 @@ def _joined(masks: Any) -> Any:
 
 
 def masks_for_rows(masks: Any, rows: int, size: int, space: spaces.Space) -> np.ndarray:
-    """The argument ``action_masks`` of ``predict``, [M] or [B, M], as [B, M] bool.
+    """Returns the argument ``action_masks`` of ``predict``, [M] or [B, M], as [B, M] bool.
 
     Args:
-        masks: which choices are allowed.
+        masks: the allowed choices.
         rows: B, of the observations.
         size: M.
-        space: of the actions.
+        space: the action space.
 
     Raises:
         ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
@@ -222,7 +222,7 @@ def as_bools(masks: Any, space: spaces.Space) -> np.ndarray:
 
 
 def _last(mask: Any, space: spaces.Space) -> Any:
-    """The mask of a state in which an episode ended, where nothing need be allowed; None: it is unknown."""
+    """Returns the mask of a state in which an episode ended, where nothing need be allowed; None: it is unknown."""
     return None if mask is None else as_bools(mask, space)
 
 
@@ -248,7 +248,7 @@ def _choices(rows: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def _in_parts(space: spaces.Space, mask: Iterator[Any]) -> Any:
-    """The next entries of a flat mask as Gymnasium's ``space.sample(mask=...)`` takes them."""
+    """Returns the next entries of a flat mask as Gymnasium's ``space.sample(mask=...)`` takes them."""
     if is_composed(space):
         own = [_in_parts(part.space, mask) for part in parts(space)]
         return compose(space, iter(own))

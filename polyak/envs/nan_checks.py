@@ -38,7 +38,7 @@ def _is_finite(array: np.ndarray) -> bool:
 
 
 def all_finite(observations: Any) -> bool:
-    """:func:`is_finite` of an array, or of all arrays in a dict or tuple."""
+    """Whether an array, or all arrays in a dict or tuple, are finite: see :func:`is_finite`."""
     if type(observations) is np.ndarray:
         return is_finite(observations)
     parts = observations.values() if isinstance(observations, dict) else observations
@@ -46,7 +46,8 @@ def all_finite(observations: Any) -> bool:
 
 
 def shown(number: Any) -> str:
-    """A number that is not finite in float32, in words. One that has become float32 may have been finite before."""
+    """Returns a number that is not finite in float32, in words. One that has become float32 may have been finite
+    before."""
     if math.isnan(number) or (math.isinf(number) and np.asarray(number).dtype != np.float32):
         return f"{number}"
     limit = f"too large for float32 ({np.finfo(np.float32).max:.2g} at most)"
@@ -94,7 +95,7 @@ class OutcomeCheck:
         self._zeros = np.zeros(numbers if quick else 0, space.dtype)
 
     def step(self, observations: Any, rewards: np.ndarray) -> None:
-        """After a step.
+        """Check the results of a step.
 
         Raises:
             NonFiniteError: an observation or a reward is not finite.
@@ -121,7 +122,7 @@ class OutcomeCheck:
             check_finite("observation", observations, step)
 
     def observations(self, observations: Any) -> None:
-        """After a reset, or of the last ones of episodes that ended in the newest step.
+        """Check observations after a reset, or the final ones of episodes that ended in the newest step.
 
         Raises:
             NonFiniteError: one is not finite.

@@ -40,7 +40,7 @@ def is_composed(space: spaces.Space | None) -> TypeGuard[spaces.Dict | spaces.Tu
 
 
 def parts(space: spaces.Space) -> list[SpacePart]:
-    """The parts of a space in order; the space itself where it is not composed."""
+    """Returns the parts of a space in order; the space itself where it is not composed."""
     if isinstance(space, spaces.Dict):
         children: Any = sorted(space.spaces.items(), key=lambda item: str(item[0]))
     elif isinstance(space, spaces.Tuple):
@@ -51,7 +51,7 @@ def parts(space: spaces.Space) -> list[SpacePart]:
 
 
 def compose(space: spaces.Space, values: Iterator[Any]) -> Any:
-    """A value of the space from those of its parts, in order."""
+    """Returns a value of the space from those of its parts, in order."""
     if isinstance(space, spaces.Dict):
         return {key: compose(space.spaces[key], values) for key in sorted(space.spaces, key=str)}
     if isinstance(space, spaces.Tuple):
@@ -109,7 +109,8 @@ def by_name(observation: Any) -> dict[str, Any]:
 
 
 def as_named(observation: Any, space: spaces.Space) -> Any:
-    """:func:`by_name` of a composed observation that has the parts of a Dict space; any other observation as it is."""
+    """Returns :func:`by_name` of a composed observation that has the parts of a Dict space; any other observation
+    unchanged."""
     if not isinstance(space, spaces.Dict) or not isinstance(observation, Mapping | tuple):
         return observation
     if isinstance(observation, Mapping) and observation.keys() == space.spaces.keys():

@@ -55,7 +55,7 @@ class Normalisation:
         """Learn in an environment from now on.
 
         Args:
-            env: with all its wrappers.
+            env: the environment with all its wrappers.
             raw_experience: whether experience is stored as it was before normalisation.
 
         Raises:
@@ -207,7 +207,7 @@ class Normalisation:
             )
 
     def shown(self, observations: Any) -> Any:
-        """Observations of an unwrapped environment, as ``predict`` takes them.
+        """Converts observations of an unwrapped environment to the inputs of ``predict``.
 
         Args:
             observations: one or a batch, as they were before ``VecNormalize``.
@@ -222,7 +222,7 @@ class Normalisation:
         return normalizer.normalize_obs(observations)
 
     def frozen(self) -> VecNormalize | None:
-        """A copy of the normaliser of the policy's observations; ``None``: they are not normalised.
+        """Returns a copy of the normaliser of the policy's observations; ``None``: they are not normalised.
 
         Raises:
             ValueError: wrappers around ``VecNormalize`` change observations further.
@@ -233,13 +233,13 @@ class Normalisation:
         return normalizer.detached()
 
     def as_learned(self, observation: Any, space: spaces.Space) -> Any:
-        """An observation given to ``predict``, in the scale in which the policy learned.
+        """Returns an observation given to ``predict``, in the scale in which the policy learned.
 
         An observation that does not match the statistics is returned as it is, for the policy to refuse.
 
         Args:
             observation: one or a batch.
-            space: of the observations that the policy reads.
+            space: the space of the observations that the policy reads.
         """
         if self.env is None and self.loaded_of_wrappers and not self._lent:
             advise(
@@ -362,7 +362,7 @@ def _first(found: list[Found]) -> str:
 
 
 def _wrapper(key: str) -> str:
-    """The class in the name of statistics."""
+    """Returns the class in the name of statistics."""
     return key.partition(".")[0]
 
 

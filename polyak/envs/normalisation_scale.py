@@ -16,7 +16,7 @@ from polyak.envs.wrappers.normalize import unwrap_vec_normalize
 
 
 def shown_to(model: Any, observations: Any) -> Any:
-    """Observations as ``model.predict`` takes them.
+    """Converts observations to the inputs of ``model.predict``.
 
     Args:
         model: anything with ``predict``. A model with a method ``as_shown`` converts observations by it; a policy, or
@@ -32,7 +32,7 @@ def shown_to(model: Any, observations: Any) -> Any:
 
 
 def as_seen_in(env: VecEnv, model: Any) -> Callable[[Any], Any]:
-    """A function from observations that ``env`` has just returned to those that ``model.predict`` takes.
+    """Returns a function from observations that ``env`` has just returned to those that ``model.predict`` takes.
 
     A model without an environment normalises by the statistics of its file: it gets observations as they were before
     the ``VecNormalize`` of ``env``. Any other gets them as they are.

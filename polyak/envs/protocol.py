@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
     observations: Array
     """The observations to act on next: the first of a new episode where one ended, else the successor."""
     dones: Array
-    """[N] bool: the episode ended, for whatever reason."""
+    """[N] bool: whether the episode ended, by termination or truncation."""
     ended: bool = False
     """Whether an episode ended, if the host has that value; ``False`` in tensors, which the host does not read."""
     infos: Any = ()
@@ -67,7 +67,8 @@ class BatchedEnv(Protocol):
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset. Training compares it to detect that another program has used them."""
+        """The number of times that all environments were reset. Training compares it to detect that another program has
+        used them."""
 
     @property
     def masked(self) -> bool:

@@ -21,12 +21,12 @@ DEEPEST = 16
 
 
 def encode_array(array: np.ndarray) -> dict[str, Any]:
-    """An array as its type, shape and base64 of its bytes."""
+    """Returns an array as its type, shape and base64 of its bytes."""
     return {"$array": [array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode()]}
 
 
 def decode_array(value: dict[str, Any]) -> np.ndarray:
-    """The inverse of :func:`encode_array`.
+    """Inverts :func:`encode_array`.
 
     Raises:
         ValueError: it is not such a value, or an array of objects.
@@ -69,7 +69,7 @@ def encode_space(space: spaces.Space) -> list[Any]:
 
 
 def decode_space(body: list[Any]) -> spaces.Space:
-    """The inverse of :func:`encode_space`.
+    """Inverts :func:`encode_space`.
 
     Raises:
         ValueError: it is not such a value, or a space beyond the limits of this module.

@@ -171,7 +171,7 @@ def rounded(numbers: np.ndarray, space: spaces.Box) -> np.ndarray:
 
 
 def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
-    """The elements of the Box nearest to ``numbers`` [..., *shape], in its dtype.
+    """Returns the elements of the Box nearest to ``numbers`` [..., *shape], in its dtype.
 
     Exact: the bounds are exact in the type in which numbers are clipped, and rounding to the Box's own type cannot
     pass a bound.
@@ -183,7 +183,8 @@ def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
 
 
 def own_actions(actions: Any, action_space: spaces.Space) -> Any:
-    """Actions [N, ...] so that each entry is an element of the space: of a Box of shape () an array, not a number."""
+    """Returns actions [N, ...] so that each entry is an element of the space: of a Box of shape () an array, not a
+    number."""
     if isinstance(action_space, spaces.Box) and action_space.shape == ():
         return [np.asarray(actions[i], action_space.dtype) for i in range(len(actions))]
     return actions
@@ -299,7 +300,7 @@ def is_vectorized_dict_observation(observation: Mapping[str, np.ndarray], observ
 
 
 def is_vectorized_observation(observation: Any, observation_space: spaces.Space) -> bool:
-    """Whether an observation is a batch (leading dimension ``n_env``) or a single one, whatever its space.
+    """Whether an observation is a batch (leading dimension ``n_env``) or a single one, for any space.
 
     Raises:
         ValueError: when its shape fits neither, or the space is not supported.
@@ -371,8 +372,8 @@ def subspaces_of(obs_space: spaces.Space) -> dict[Key, spaces.Space]:
 
 
 def choice_bounds(space: spaces.Space) -> tuple[Any, Any] | None:
-    """The least and the largest value of a Discrete, and of each choice of a MultiDiscrete or MultiBinary; None for
-    other spaces."""
+    """Returns the least and the largest value of a Discrete, and of each choice of a MultiDiscrete or MultiBinary; None
+    for other spaces."""
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.start) + int(space.n) - 1
     if isinstance(space, spaces.MultiDiscrete):
@@ -381,8 +382,8 @@ def choice_bounds(space: spaces.Space) -> tuple[Any, Any] | None:
 
 
 def outside_of(values: Any, space: spaces.Space) -> Any:
-    """The first of values [..., *shape] that is not in a Discrete, MultiDiscrete or MultiBinary; None if all are in
-    it, and for other spaces."""
+    """Returns the first of values [..., *shape] that is not in a Discrete, MultiDiscrete or MultiBinary; None if all
+    are in it, and for other spaces."""
     if (bounds := choice_bounds(space)) is None:
         return None
     array = np.asarray(values)

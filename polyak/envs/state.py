@@ -36,7 +36,7 @@ class EnvStateError(ValueError):
 
 
 def get_state(env: gym.Env) -> dict[str, Any]:
-    """The state of an environment with all its wrappers, as plain data.
+    """Returns the state of an environment with all its wrappers, as plain data.
 
     Raises:
         EnvStateError: a part of it is no plain data, such as an object of another library.
@@ -144,7 +144,7 @@ def _load_own_state(layer: gym.Env, saved: dict[str, Any]) -> None:
 
 
 def _method(layer: gym.Env, name: str) -> Callable[..., Any] | None:
-    """A method of the layer itself. MuJoCo's environments have a ``set_state`` of another meaning."""
+    """Returns a method of the layer itself. MuJoCo's environments have a ``set_state`` of another meaning."""
     if _is_mujoco(layer) or getattr(type(layer), name, None) is None:
         return None
     method: Callable[..., Any] = getattr(layer, name)
@@ -248,7 +248,7 @@ class _Writer:
             setattr(holder, name, self.value(old, saved, path + name))
 
     def value(self, old: Any, saved: Any, path: str) -> Any:
-        """The value that was written; ``old`` is the current one."""
+        """Returns the value that was written; ``old`` is the current one."""
         if isinstance(saved, str) and not self.texts and saved != old:
             raise self._error(path, f"it was the text {saved!r:.100} and is {old!r:.100} here")
         if isinstance(saved, PLAIN):
@@ -321,7 +321,7 @@ class _Writer:
 
 
 def _paired(old: Any, saved: list[Any]) -> list[Any]:
-    """The current value for each item of a collection; of a set the item itself, if it is in it."""
+    """Returns the current value for each item of a collection; of a set the item itself, if it is in it."""
     if isinstance(old, set | frozenset):
         return [item if isinstance(item, PLAIN) and item in old else None for item in saved]
     fits = isinstance(old, list | tuple | deque) and len(old) == len(saved)
@@ -333,7 +333,7 @@ def _texts(array: np.ndarray) -> list[str]:
 
 
 def _key(saved: Any) -> Any:
-    """A key of a dict, as :class:`_Reader` wrote it."""
+    """Returns a key of a dict, as :class:`_Reader` wrote it."""
     return tuple(map(_key, saved["tuple"])) if isinstance(saved, dict) else saved
 
 
@@ -415,7 +415,7 @@ def _load_mujoco(env: Any, state: dict[str, Any]) -> None:
 
 
 def _mujoco_arrays(data: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of fixed size that a simulation holds, by name; those of contacts differ from step to step."""
+    """Yields the arrays of fixed size that a simulation holds, by name; those of contacts differ from step to step."""
     for name in dir(type(data)):
         if not name.startswith(("_", "efc", "iefc")):
             value = getattr(data, name)

@@ -21,7 +21,7 @@ def class_of(env: gym.Env) -> str:
 
 
 def check_reward(env: gym.Env, reward: Any) -> None:
-    """Accept one real number: also a 0-d array or tensor, or another type that ``float`` takes.
+    """Check that a reward is one real number: also a 0-d array or tensor, or another type that ``float`` takes.
 
     Raises:
         ValueError: it is something else.
@@ -140,7 +140,7 @@ def _at(key: Key) -> str:
 
 
 def check_info(env: gym.Env, info: Any) -> dict[str, Any]:
-    """Accept a dict, and return it.
+    """Returns the info, after checking that it is a dict.
 
     Raises:
         ValueError: it is something else.
@@ -154,7 +154,7 @@ def check_info(env: gym.Env, info: Any) -> dict[str, Any]:
 
 
 def check_success(env: gym.Env, info: dict[str, Any]) -> None:
-    """Accept ``info["is_success"]`` that is true or false, or a number from 0 to 1, or missing.
+    """Check that ``info["is_success"]`` is true or false, a number from 0 to 1, or missing.
 
     Raises:
         ValueError: it is something else.
@@ -175,7 +175,7 @@ MASKS = "action_masks"
 
 
 def check_masks_are_a_method(env: gym.Env) -> None:
-    """Accept an environment without masks, or with a method for them.
+    """Check that an environment has no masks, or a method for them.
 
     Raises:
         ValueError: it has an attribute of that name.
@@ -188,7 +188,7 @@ def check_masks_are_a_method(env: gym.Env) -> None:
 
 
 def check_has_spaces(env: gym.Env) -> None:
-    """Accept an environment with both spaces.
+    """Check that an environment has both spaces.
 
     Raises:
         ValueError: one is missing, or is not a space.

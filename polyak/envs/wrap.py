@@ -69,7 +69,7 @@ def is_batch(env: Any) -> TypeGuard[BatchedEnv]:
 
 
 def check_is_env(given: Any) -> None:
-    """Accept a Gymnasium environment.
+    """Check that an object is a Gymnasium environment.
 
     Raises:
         ValueError: it is something else, such as a function that makes an environment.

@@ -87,7 +87,7 @@ def have_data(found: list[Found]) -> bool:
 
 
 def for_envs(found: list[Found], number: int) -> list[Found]:
-    """Returns the statistics for ``number`` environments: one's own for each, or else those of all together."""
+    """Returns the statistics for ``number`` environments: those of each, or else those of all together."""
     return found if len(found) == number else [merged(found)] * number
 
 

@@ -51,7 +51,7 @@ def observation_dtype(space: spaces.Space, shape: Any = None, stored: Callable[[
 
 
 def row_dtype(observation: np.dtype, action: np.dtype, scalars: Mapping[str, Any], schema: Schema) -> np.dtype:
-    """The record type of a transition: observations, actions, ``scalars``, and ``extras`` if there are further
+    """Returns the record type of a transition: observations, actions, ``scalars``, and ``extras`` if there are further
     columns."""
     fields = {"observations": observation, "next_observations": observation, "actions": action}
     fields |= {name: np.dtype(dtype) for name, dtype in scalars.items()}
@@ -137,7 +137,7 @@ class BaseBuffer(Randomness, ABC):
         """Turn row numbers [B] into a batch; subclasses may override it."""
 
     def to_torch(self, array: np.ndarray, copy: bool = True) -> Tensor:
-        """The array as a tensor on the buffer's device.
+        """Returns the array as a tensor on the buffer's device.
 
         Args:
             copy: False may share memory with the array (on the CPU only).
@@ -155,7 +155,8 @@ class BaseBuffer(Randomness, ABC):
         return reward if env is None else env.normalize_reward(reward).astype(np.float32)
 
     def _batched(self, name: str, value: Any, shape: Any) -> Any:
-        """Observations, actions ... of all environments, as arrays of exactly this shape; for Dict spaces per key.
+        """Returns observations, actions ... of all environments as arrays of exactly this shape; for Dict spaces by
+        key.
 
         Raises:
             ValueError: they have another size; names the argument.
@@ -177,5 +178,5 @@ class BaseBuffer(Randomness, ABC):
 
 
 def tensor_of(buffer: BaseBuffer, values: np.ndarray | Tensor) -> Tensor:
-    """A freshly made array as a tensor on a buffer's device, without a copy on the CPU; a tensor as it is."""
+    """Returns a freshly made array as a tensor on a buffer's device, without a copy on the CPU; a tensor as it is."""
     return values if isinstance(values, Tensor) else buffer.to_torch(values, copy=False)

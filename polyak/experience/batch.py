@@ -83,11 +83,11 @@ class RolloutRows(NamedTuple):
     rows: Tensor  # [B] int64, in [0, R)
 
     def gathered(self) -> RolloutSamples:
-        """The minibatch itself."""
+        """Returns the minibatch itself."""
         return type(self.rollout)(*(_gather(column, self.rows) for column in self.rollout))
 
     def __getattr__(self, name: str) -> Any:
-        """A column of the minibatch, for learners that read it outside of their ``run``."""
+        """Returns a column of the minibatch, for learners that read it outside of their ``run``."""
         if name.startswith("_"):
             raise AttributeError(name)
         return _gather(getattr(self.rollout, name), self.rows)
@@ -121,7 +121,7 @@ class Transition(NamedTuple):
         """Fold termination and discount into one factor.
 
         Args:
-            samples: of any buffer, also SB3-style ones that leave the trailing fields out.
+            samples: samples of any buffer, also SB3-style ones that leave the trailing fields out.
             gamma: discount of one step; used where the samples carry no ``discounts`` of their own.
         """
         rewards, alive = _scalars(samples.rewards), 1 - _scalars(samples.dones)
@@ -140,7 +140,7 @@ class Transition(NamedTuple):
         )
 
     def split(self, parts: int) -> Iterator[Transition]:
-        """``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied.
+        """Yields ``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied.
 
         One part is the minibatch itself, which may then hold observations in sequences.
         """
@@ -171,7 +171,8 @@ class Span(NamedTuple):
     newest: Tensor  # [E] int64: the rows that were written last, which nothing follows
 
     def parts(self, columns: TransitionColumns, first: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows [B, n] of transitions that begin in ``first`` [B], and whether they belong to them [B, n] bool."""
+        """Returns the rows [B, n] of transitions that begin in ``first`` [B], and whether they belong to them [B, n]
+        bool."""
         rows = (first[:, None] + self.offsets) % len(columns.rewards)
         ends = (columns.dones[rows] > 0) | (columns.timeouts[rows] > 0)
         ends |= (rows >= self.newest[0]) & (rows <= self.newest[-1])
@@ -186,7 +187,7 @@ class Span(NamedTuple):
         return (columns.rewards[rows] * belongs * self.powers[:-1]).sum(1).float()
 
     def last(self, columns: TransitionColumns, first: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows [B] with which they end, and their discounts [B] if these are not the end of an episode."""
+        """Returns the rows [B] with which they end, and their discounts [B] if these are not the end of an episode."""
         rows, belongs = self.parts(columns, first)
         steps = belongs.sum(1)
         return rows.gather(1, steps[:, None] - 1).squeeze(1), self.powers[steps].float()
@@ -241,7 +242,8 @@ class TransitionRows(NamedTuple):
         return {name: _gather(column, after.get(name, self.rows)) for name, column in self.columns.extras.items()}
 
     def _last(self) -> tuple[Tensor, Tensor]:
-        """The row with which each transition ends [B], and its discount [B] or [] if that is not an episode's end."""
+        """Returns the row with which each transition ends [B], and its discount [B] or [] if that is not an episode's
+        end."""
         return (self.rows, self.gamma) if self.span is None else self.span.last(self.columns, self.rows)
 
     @property
@@ -250,7 +252,7 @@ class TransitionRows(NamedTuple):
         return None
 
     def gathered(self) -> Transition:
-        """The minibatch itself."""
+        """Returns the minibatch itself."""
         return Transition(
             self.observations,
             self.actions,
@@ -267,12 +269,12 @@ Late = RolloutRows | TransitionRows
 
 
 def gathered(batch: Any) -> Any:
-    """A batch that is still to be gathered, gathered; any other as it is."""
+    """Returns a batch that is still to be gathered, gathered; any other as it is."""
     return batch.gathered() if isinstance(batch, Late) else batch
 
 
 def _gather(column: TensorObs, rows: Tensor) -> Any:
-    """Rows [B] of [R, ...] -> [B, ...]"""
+    """Gathers rows [B] of [R, ...] -> [B, ...]"""
     if isinstance(column, dict):
         return {key: entry.index_select(0, rows) for key, entry in column.items()}
     return column.index_select(0, rows)

@@ -149,7 +149,7 @@ class CompactRing(ReadOnce):
             self.append(experience[t])
 
     def _entries(self, observations: Column, copy: bool = False) -> dict[str | None, Array]:
-        """Arrays of the ring's library by entry, in the types of the observations."""
+        """Returns arrays of the ring's library by entry, in the types of the observations."""
         found: dict[str | None, Array] = {}
         for key in self.observation.names or (None,):
             value, kind = (
@@ -168,7 +168,7 @@ class CompactRing(ReadOnce):
         return reduce(and_, same) if same else arrays.full((self.n_envs,), False, np.bool_, self.device)
 
     def _number(self, key: str | None, at: int, now: np.ndarray, continues: np.ndarray) -> np.ndarray:
-        """Numbers [n_envs, C] of the frames that are about to be written."""
+        """Returns numbers [n_envs, C] of the frames that are about to be written."""
         stack = self.stacks[key]
         stack.make_room(at)
         pending = self._pending_numbers.get(key, now)  # without pending numbers, no row continues
@@ -177,7 +177,7 @@ class CompactRing(ReadOnce):
         return numbers
 
     def _part(self, continues: Array) -> None:
-        """Another row is about to follow the newest one: keep those of its successors that are not in it."""
+        """Keep the successors of the newest row that the next row will not contain."""
         parts = ~continues
         newest = self.newest * self.n_envs + self._lanes
         if self.device is None:
@@ -194,7 +194,7 @@ class CompactRing(ReadOnce):
         arrays.assign(self._side_row, cells, places + 1)
 
     def _drop(self, cells: Array) -> None:
-        """The rows in some cells are about to be overwritten."""
+        """Drop the references of rows that are about to be overwritten."""
         if self.device is None:
             self._tail += int(np.count_nonzero(self._side_row[cells] > self.n_envs + 1))
 
@@ -277,7 +277,7 @@ class CompactRing(ReadOnce):
 
 
 def _stored(layout: np.dtype, stacks: Mapping[str | None, np.dtype]) -> np.dtype:
-    """The type of a row as it is stored: stacks are replaced by the numbers of their frames."""
+    """Returns the type of a row as it is stored: stacks are replaced by the numbers of their frames."""
     fields = {name: layout[name] for name in layout.names or () if name != "next_observations"}
     observation = fields["observations"]
     numbers = {key: np.dtype((np.int64, dtype.shape[:1])) for key, dtype in stacks.items()}
@@ -291,7 +291,7 @@ def _stored(layout: np.dtype, stacks: Mapping[str | None, np.dtype]) -> np.dtype
 
 
 def _joined(entries: Mapping[str | None, Any]) -> Any:
-    """An observation from its entries; the entry ``None`` is the whole observation."""
+    """Returns an observation from its entries; the entry ``None`` is the whole observation."""
     return entries.get(None, entries)
 
 

@@ -55,7 +55,7 @@ class EpisodeBuffer(RolloutBuffer):
         return not (self.counted[self.pos - 1] & ~np.asarray(dones, bool)).any()
 
     def finish(self) -> None:
-        """The rollout is over: give back the room that was not needed."""
+        """Finish the rollout: free the unused rows."""
         self._resize(self.pos)
         self.full = True
 
@@ -69,7 +69,7 @@ class EpisodeBuffer(RolloutBuffer):
         self._change(self._of_size, *COLLECTED, "advantages", "returns", "counted")
 
     def _of_size(self, old: np.ndarray) -> np.ndarray:
-        """The steps that there are, with room for ``buffer_size``."""
+        """Returns the steps that there are, with room for ``buffer_size``."""
         new = np.zeros((self.buffer_size, *old.shape[1:]), old.dtype)
         new[: self.pos] = old[: self.pos]
         return new

@@ -19,7 +19,7 @@ class Episodes:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: an empty ring."""
+        """Reset all counters to an empty ring."""
         self.total = 0  # steps ever written
         self._finished: np.ndarray | None = None
         self._overwritten = 0

@@ -18,7 +18,7 @@ from polyak.arrays import aligned
 from polyak.experience.memory import check_memory, zeros
 
 Compression = Literal["lz4"]
-"""How images are compressed that travel to another process."""
+"""The compression of images that are sent to another process."""
 
 MOST_CHANNELS = 64
 SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes
@@ -77,18 +77,18 @@ class FrameStack:
 
     @classmethod
     def size_of(cls, dtype: np.dtype, cells: int) -> int:
-        """Bytes expected for so many observations, their plane numbers included."""
+        """Returns the expected number of bytes for this many observations, their plane numbers included."""
         channels, height, width = dtype.shape
         return cls._expected(cls._likely_shift(channels), channels, cells) * height * width + cells * channels * 8
 
     def clear(self) -> None:
-        """Forget all planes."""
+        """Drop all planes."""
         self.head = self.tail = 0  # numbers in use: [tail, head)
         self._low = np.full(self.steps, -1, np.int64)  # smallest number that a slot needs
         self._rows = 0
 
     def make_room(self, slot: int) -> None:
-        """A slot is about to be written: planes that only older slots needed may go."""
+        """Drop planes that only older slots use, before a slot is written."""
         oldest = self._low[slot] if self._low[slot] >= 0 else self._low[0]
         self.tail = int(oldest) if oldest >= 0 else self.head
 
@@ -120,7 +120,7 @@ class FrameStack:
         return self.start(frames)
 
     def frames(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers [..., C] -> images [..., C, H, W]; a copy."""
+        """Copies the frames with plane numbers [..., C] to images [..., C, H, W]."""
         places = self._places(numbers.reshape(-1))
         planes = torch.index_select(self.planes, 0, torch.from_numpy(places)).numpy()
         return planes.reshape(*numbers.shape, *self.plane_shape)
@@ -134,7 +134,7 @@ class FrameStack:
         return planes[:, :-shift], planes[:, shift:]
 
     def state_dict(self) -> np.ndarray:
-        """The planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
+        """Returns the planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
         return self.frames(np.arange(self.tail, self.head))
 
     def load_state_dict(self, planes: np.ndarray, slots: np.ndarray, numbers: np.ndarray) -> None:
@@ -193,7 +193,7 @@ class SentImages:
 
     Args:
         frames: [K, H, W], perhaps :class:`Compressed`.
-        numbers: [..., C] of the frames.
+        numbers: [..., C] the numbers of the frames.
     """
 
     def __init__(self, frames: Any, numbers: np.ndarray) -> None:
@@ -204,7 +204,7 @@ class SentImages:
 
 
 class Compressed:
-    """An array of bytes that is compressed in a pickle, and comes out of it as it was, read-only."""
+    """An array of bytes that is compressed in a pickle; unpickling returns the array, read-only."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -215,7 +215,7 @@ class Compressed:
 
 
 def lz4() -> Any:
-    """The module that compresses.
+    """Imports the module for compression.
 
     Raises:
         ImportError: it is not installed.
@@ -243,16 +243,17 @@ def as_sent(
     after: Sequence[tuple[int, np.ndarray]] = (),
     compression: Compression | None = None,
 ) -> list[Any]:
-    """Observations as they travel to another process: of stacked images every frame once. Others are as they were.
+    """Returns observations in the form in which they are sent to another process: stacked images with every frame once,
+    others unchanged.
 
     Args:
-        seen: [T, N, ...] one after another, of N environments.
-        others: [K, ...] each, further ones, that followed some of these.
-        after: of each of these, the step and the environments [K] of those that they followed.
-        compression: of bytes.
+        seen: [T, N, ...] successive observations of N environments.
+        others: [K, ...] each, further observations that follow some of these.
+        after: for each of these, the step and the environments [K] of their predecessors.
+        compression: compression of bytes.
 
     Returns:
-        ``seen`` and the others, as what comes out of a pickle as an array.
+        ``seen`` and the others, as objects that unpickle to arrays.
     """
     compressed: Any = Compressed if compression else np.asarray
     plain = [compressed(each) if each.dtype == np.uint8 else each for each in (seen, *others)]

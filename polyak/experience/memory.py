@@ -82,7 +82,8 @@ def _free_under_limits() -> int | None:
 
 
 def zeros(shape: Any, dtype: Any, on_disk: bool = False) -> np.ndarray:
-    """An array of zeros: in memory, or in a temporary file that the operating system keeps in memory as far as it fits.
+    """Returns an array of zeros: in memory, or in a temporary file that the operating system keeps in memory as far as
+    it fits.
 
     The file is where temporary files go (``TMPDIR``). It has no name, and vanishes with the array, or with the process.
 
@@ -126,7 +127,7 @@ def check_memory(needed: int, what: str, ways_out: str = "") -> None:
 
     Args:
         needed: bytes.
-        what: the thing to be allocated, with the arguments that size it; starts the message.
+        what: the object to allocate, with the arguments that size it; starts the message.
         ways_out: the options that the user can change.
     Raises:
         InsufficientMemoryError: ``needed`` is more than the free memory, outside of :func:`overcommitted`.

@@ -33,7 +33,7 @@ class Mirror(Ring):
         self._ring, self._seen, self._edits = ring, 0, 0
 
     def _stale(self) -> tuple[int, int]:
-        """The rows to upload: where they begin in the ring, and how many."""
+        """Returns the rows to upload: where they begin in the ring, and how many."""
         ring, first = self._ring, self._seen
         if ring.edits > self._edits:
             first = min(first, ring.edited_from) if ring.edits == self._edits + 1 else 0
@@ -82,7 +82,7 @@ class CompactMirror(Mirror, ReadOnce):
         return found
 
     def _put(self, rows: Tensor, at: Tensor, values: np.ndarray) -> None:
-        """``rows[at] = values`` for contiguous rows, by bytes: torch cannot copy every type by index."""
+        """Sets ``rows[at] = values`` for contiguous rows, by bytes: torch cannot copy every type by index."""
         packed = np.array(values, order="C").reshape(len(values), -1).view(np.uint8)
         rows.reshape(len(rows), -1).view(torch.uint8).index_copy_(0, at, self.index(packed))
 
@@ -105,7 +105,7 @@ class DeviceFrames:
         self._seen = stack.appended
 
     def frames(self, numbers: Tensor) -> Tensor:
-        """Numbers [B, C] -> images [B, C, H, W]."""
+        """Gathers the frames with plane numbers [B, C] to images [B, C, H, W]."""
         places = (numbers % self._stack.capacity + 1).masked_fill_(numbers < 0, 0)
         return self._planes.take(places.reshape(-1), "plane").unflatten(0, numbers.shape)
 
@@ -116,5 +116,5 @@ def upload(source: Tensor, target: Tensor) -> None:
 
 
 def mirror_of(ring: Ring, device: torch.device) -> Mirror:
-    """The mirror that suits a ring."""
+    """Returns the mirror that suits a ring."""
     return CompactMirror(ring, device) if isinstance(ring, CompactRing) else Mirror(ring, device)

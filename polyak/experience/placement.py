@@ -54,7 +54,7 @@ class Placement:
     """
 
     declined: torch.device | None = None
-    """A device for which it is decided that there is no mirror."""
+    """A device for which no mirror is kept."""
     _mirror: Mirror | None = None
     _made_for: tuple[torch.device, int] | None = None
 
@@ -113,7 +113,8 @@ class Placement:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that torch can still use: those that are free, and those that it keeps for later."""
+    """Returns the number of bytes of a GPU that torch can still use: those that are free, and those that it keeps for
+    later."""
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + kept
 

@@ -42,7 +42,7 @@ class Experience(Mapping[str, Column]):
             raise AttributeError(f"There is no column {name!r}: this experience has {sorted(self.columns)}.") from None
 
     def __getitem__(self, key: Any) -> Any:
-        """A column by its name; the rows of all columns by anything else that indexes leading dimensions."""
+        """Returns a column by its name; the rows of all columns by anything else that indexes leading dimensions."""
         return self.columns[key] if isinstance(key, str) else self.map(lambda array: array[key])
 
     def __iter__(self) -> Iterator[str]:
@@ -74,11 +74,12 @@ class Experience(Mapping[str, Column]):
         return self.columns["terminated"] | self.columns["truncated"]
 
     def layout(self) -> np.dtype:
-        """The numpy type of a row: a record with a field for each column, from which a :class:`Ring` can be made."""
+        """Returns the numpy type of a row: a record with a field for each column, from which a :class:`Ring` can be
+        made."""
         return _layout(self.columns, len(self.lead))
 
     def map(self, function: Callable[[Array], Array]) -> Experience:
-        """A function of arrays applied to every column."""
+        """Applies a function of arrays to every column."""
         return Experience(arrays.mapped(function, self.columns))
 
     def plus(self, **columns: Column) -> Experience:
@@ -110,7 +111,7 @@ class Experience(Mapping[str, Column]):
 
 
 def record_dtype(fields: Mapping[str, np.dtype]) -> np.dtype:
-    """An aligned record; wide elements first, so that little is lost to padding."""
+    """Returns an aligned record; wide elements first, so that little is lost to padding."""
     names = sorted(fields, key=lambda name: -fields[name].alignment)
     return np.dtype({"names": names, "formats": [fields[name] for name in names]}, align=True)
 

@@ -67,7 +67,7 @@ class _Draw(NamedTuple):
 
 
 def _column(name: str) -> property:
-    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
+    """Returns a stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
 
     def read(self: ReplayBuffer) -> Any:
         if name not in self.storage.columns:
@@ -131,7 +131,7 @@ class ReplayBuffer(BaseBuffer):
         cls._overrides = frozenset(name for name in names if getattr(cls, name) is not getattr(ReplayBuffer, name))
 
     def _has_own(self, names: frozenset[str]) -> bool:
-        """Whether a subclass, or a patch of this object, has one of these methods of its own."""
+        """Whether a subclass, or a patch of this object, overrides one of these methods."""
         return not (names.isdisjoint(self._overrides) and names.isdisjoint(vars(self)))
 
     @property
@@ -402,8 +402,8 @@ class ReplayBuffer(BaseBuffer):
             raise
 
     def reconcile_rewards(self, before: np.ndarray | None = None) -> None:
-        """:func:`~polyak.experience.hindsight.rewards.reconcile` stored rewards with hindsight's environment, if there
-        is one."""
+        """Reconciles stored rewards with hindsight's environment, if there is one: see
+        :func:`~polyak.experience.hindsight.rewards.reconcile`."""
         if isinstance(self.relabel, Hindsight):
             reconcile(self.relabel, self.storage, self._slots(), before)
 
@@ -455,7 +455,7 @@ class ReplayBuffer(BaseBuffer):
             self.storage.append(row)
 
     def _append_watched(self, row: dict[str, Any], done: np.ndarray, infos: list[dict[str, Any]]) -> None:
-        """Append a row that the sampler, or the relabelling, must see."""
+        """Append a row, and pass it to the sampler and the relabelling."""
         cells = self._lanes + self.pos * self.n_envs
         if self.relabel is None:
             self.storage.append(row)
@@ -480,7 +480,7 @@ class ReplayBuffer(BaseBuffer):
         return np.array(flags, np.float32)
 
     def truncate_last_trajectory(self) -> None:
-        """:meth:`cut_episodes` under SB3's name."""
+        """Truncates episodes by SB3's name of :meth:`cut_episodes`."""
         self.cut_episodes()
 
     def cut_episodes(self, envs: Iterable[int] | None = None) -> None:
@@ -490,7 +490,7 @@ class ReplayBuffer(BaseBuffer):
         crosses the reset.
 
         Args:
-            envs: which environments; ``None``: all.
+            envs: indices of the environments; ``None``: all.
         """
         if self.size() == 0:
             return
@@ -506,7 +506,7 @@ class ReplayBuffer(BaseBuffer):
         self.storage.edited(newest=1)
 
     def _sync(self, relabel: Relabel) -> None:
-        """Let the relabelling catch up with rows written from elsewhere."""
+        """Update the relabelling with rows that other code has written."""
         relabel.sync(self.storage.columns["dones"], self.pos, self.full)
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -589,7 +589,7 @@ class ReplayBuffer(BaseBuffer):
         )
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> ReplayBufferSamples:
-        """The batch of some rows (slots) [B].
+        """Returns the batch of some rows (slots) [B].
 
         :meth:`sample` calls it; then the sampler has chosen the environments too. Called with other rows it draws an
         environment for each.
@@ -652,7 +652,8 @@ class ReplayBuffer(BaseBuffer):
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
+        """Returns the filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs
+        pickle."""
         relabel, slots = self.relabel, self._slots()
         found = computed_if_possible(relabel, self.storage, slots) if isinstance(relabel, Hindsight) else None
         return {
@@ -703,7 +704,7 @@ class ReplayBuffer(BaseBuffer):
         try:
             self.reconcile_rewards(computed_rewards(state, rows))
         except Exception:
-            self.reset()  # nothing is to be learned from them
+            self.reset()  # nothing will be learned from them
             raise
 
     def drawing_state(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ them."""
 
 
 def parts_state(ring: Ring, sampler: Sampler, relabel: Relabel | None, slots: np.ndarray) -> dict[str, Any]:
-    """The state of a buffer's parts, with the rows of these slots."""
+    """Returns the state of a buffer's parts, with the rows of these slots."""
     state: dict[str, Any] = {"sampler": type(sampler).__name__, **ring.rows_state(slots)}
     for key, value in sampler.state_dict().items():
         state[f"sampler/{key}"] = value[slots] if isinstance(value, np.ndarray) else value
@@ -33,12 +33,12 @@ def parts_state(ring: Ring, sampler: Sampler, relabel: Relabel | None, slots: np
 
 
 def tensors_of_before(state: dict[str, Any], ring: Ring, obs_shape: Any, compact: bool) -> dict[str, Any]:
-    """The state of a buffer in tensors that an earlier version wrote, as one of now.
+    """Returns the state of a buffer in tensors that an earlier version wrote, as one of now.
 
     Args:
-        state: has "written", the number of rows since the beginning, and successors as rows.
+        state: a state with "written", the number of rows since the beginning, and successors as rows.
         ring: empty, like the buffer's.
-        obs_shape: of an observation.
+        obs_shape: shape of an observation.
         compact: whether the ring stores each observation once; one row fewer was kept then.
     """
     where = "The saved buffer"

@@ -74,7 +74,7 @@ class Ring:
 
     @staticmethod
     def size_of(layout: np.dtype, cells: int) -> int:
-        """Bytes of a ring of so many cells."""
+        """Returns the number of bytes of a ring of so many cells."""
         return layout.itemsize * cells
 
     @property
@@ -157,7 +157,7 @@ class Ring:
         self.edited_from = 0 if newest is None else self.written - newest
 
     def lend(self, name: str) -> Column:
-        """A column that other code may read and write as long as it holds the column or a view of it."""
+        """Returns a column that other code may read and write as long as it holds the column or a view of it."""
         self.edited()
         return self.loans.lend(self.columns[name]) if self.device is None else self.columns[name]
 
@@ -177,11 +177,11 @@ class Ring:
         return arrays.mapped(lambda array: array[cells // self.n_envs, cells % self.n_envs], column)
 
     def at(self, cells: Array) -> Experience:
-        """The rows of some cells [B] or [B, L]: copies."""
+        """Returns the rows of some cells [B] or [B, L]: copies."""
         return Experience(self.read(cells))
 
     def read(self, cells: Any, shared: bool = False) -> dict[str, Column]:
-        """The columns of :meth:`at`; ``shared``: copies that may overlap one another."""
+        """Returns the columns of :meth:`at`; ``shared``: copies that may overlap one another."""
         cells = self.index(cells)
         flat = cells if cells.ndim == 1 else cells.reshape(-1)
         if self.records is not None:
@@ -191,7 +191,8 @@ class Ring:
         return columns if flat is cells else shaped(columns, cells)
 
     def successors(self, cells: Any, key: str | None = None) -> Column:
-        """The true successors of some cells of any shape, or one entry of these dicts: [*cells.shape, ...] copies."""
+        """Returns the true successors of some cells of any shape, or one entry of these dicts: [*cells.shape, ...]
+        copies."""
         cells = self.index(cells)
         flat = cells.reshape(-1)
         if key is None and self.records is not None:
@@ -210,7 +211,7 @@ class Ring:
         return self.copies()
 
     def copies(self) -> Experience:
-        """Copies of all rows [T, n_envs, ...], oldest first."""
+        """Returns copies of all rows [T, n_envs, ...], oldest first."""
         rows = (self.oldest + np.arange(self.filled)) % self.length
         return self.at(rows[:, None] * self.n_envs + np.arange(self.n_envs))
 
@@ -238,7 +239,7 @@ def pieces(first: int, count: int, length: int) -> Iterator[slice]:
 
 
 def shaped(column: Column, cells: Array) -> Column:
-    """Values [B * L, ...] of cells [B, L] as [B, L, ...]; of cells [B] as they are."""
+    """Returns values [B * L, ...] of cells [B, L] as [B, L, ...]; of cells [B] as they are."""
     if cells.ndim == 1:
         return column
     return arrays.mapped(lambda array: array.reshape(*cells.shape, *array.shape[1:]), column)
@@ -248,10 +249,10 @@ class Records:
     """``length * n_envs`` records. A *cell* is the place of a record: ``row * n_envs + env``.
 
     Args:
-        dtype: of a record, as :func:`record_dtype` makes it.
-        length, n_envs: how many.
-        device: where they are; ``None``: in numpy.
-        on_disk: in a temporary file, with ``device=None``.
+        dtype: dtype of a record: see :func:`record_dtype`.
+        length, n_envs: numbers of rows and environments.
+        device: device of the records; ``None``: in numpy.
+        on_disk: keep them in a temporary file; needs ``device=None``.
 
     Attributes:
         columns: field -> view [length, n_envs, ...], or a dict of such views.
@@ -295,7 +296,7 @@ class Records:
         return _gathered(self.bytes, dtype, offset, cells)
 
     def take_rows(self, cells: np.ndarray) -> np.ndarray:
-        """Copies of records in main memory: [B]."""
+        """Returns copies of records in main memory: [B]."""
         if self.dtype.itemsize < LARGE_ROW:
             return self.rows.take(cells)
         gathered = torch.index_select(self.bytes, 0, torch.from_numpy(cells))
@@ -303,7 +304,7 @@ class Records:
 
 
 def unpack(field: np.ndarray) -> Any:
-    """A field of records as nested dicts of arrays; any other array as it is. Views, nothing is copied."""
+    """Returns a field of records as nested dicts of arrays; any other array as it is. Views, nothing is copied."""
     names = field.dtype.names
     return field if names is None else {n: unpack(p) if p.dtype.names else p for n in names for p in (field[n],)}
 

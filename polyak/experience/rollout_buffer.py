@@ -44,8 +44,8 @@ LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's l
 
 
 def states_after(step: Step, memory: Mapping[str, Tensor] | None) -> Experience:
-    """The states that a step led to: ``observations``, recurrent ``memory`` and, if there are any, ``masks``, [N, ...]
-    each."""
+    """Returns the states that a step led to: ``observations``, recurrent ``memory`` and, if there are any, ``masks``,
+    [N, ...] each."""
     states = Experience({"observations": step.next_observations, "memory": dict(memory or {})})
     return states.plus(masks=step.extras["next_masks"]) if "next_masks" in step.extras else states
 
@@ -172,7 +172,7 @@ class RolloutBuffer(BaseBuffer):
             rows: ``actions``, ``rewards``, ``episode_starts``, ``truncated`` and the further columns by their names,
                 [buffer_size, n_envs, ...] each; others are not read.
             seen: [buffer_size + 1, n_envs, ...] the observations, with those after the last step.
-            ends: of the steps in which episodes ended: number, step, and the recurrent state after it.
+            ends: the steps in which episodes ended: number, step, and the recurrent state after it.
         """
         self.reset()
         for number, step, memory in ends:
@@ -207,7 +207,7 @@ class RolloutBuffer(BaseBuffer):
             reward: [n_envs]; at a time limit with the discounted value of the final observation added, unless
                 ``truncated`` and ``final_values`` are assigned, or :meth:`record` does so.
             episode_start: [n_envs] whether ``obs`` is the first of an episode.
-            value, log_prob: [n_envs] of the policy that acted; None leaves them to be assigned after the rollout.
+            value, log_prob: [n_envs] by the acting policy; None: they are assigned after the rollout.
             extras: name -> [n_envs, ...], of all ``columns``.
 
         Raises:
@@ -231,7 +231,7 @@ class RolloutBuffer(BaseBuffer):
         return mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, observations)
 
     def _write(self, observations: Any, actions: Array, rewards: Array, starts: Array, extras: dict[str, Any]) -> None:
-        """The next row."""
+        """Write the next row."""
         pos = self.pos
         assign(self.observations, pos, observations)
         self.actions[pos], self.rewards[pos], self.episode_starts[pos] = actions, rewards, starts
@@ -313,7 +313,7 @@ class RolloutBuffer(BaseBuffer):
     def _bootstrapped(
         self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None
     ) -> np.ndarray:
-        """Rewards [n_envs] to which final values are added where an episode was truncated."""
+        """Returns rewards [n_envs] to which final values are added where an episode was truncated."""
         if final_values is None:
             raise ValueError(
                 f"An episode was truncated: pass record() the final_values. They cannot follow, for "
@@ -323,7 +323,7 @@ class RolloutBuffer(BaseBuffer):
         return rewards + bootstrap.astype(rewards.dtype)
 
     def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
-        """Further columns as arguments of :meth:`add`."""
+        """Returns further columns as arguments of :meth:`add`."""
         return {"extras": extras}
 
     @property
@@ -338,11 +338,12 @@ class RolloutBuffer(BaseBuffer):
         return Experience({name: getattr(self, name) for name in COLLECTED})
 
     def state_dict(self) -> dict[str, Any]:
-        """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
+        """Returns the steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random
+        state."""
         return {"rng": self.rng_state(), **self.collected[: self.pos].to(None).columns}
 
     def finals_state(self) -> dict[str, np.ndarray]:
-        """:attr:`finals` as arrays by name, and the numbers of their rows; none where nothing is kept."""
+        """Returns :attr:`finals` as arrays by name, and the numbers of their rows; empty without any."""
         if not self.finals:
             return {}
         kept = Experience.joined(self.finals, 0).map(partial(place, device=None))
@@ -370,7 +371,7 @@ class RolloutBuffer(BaseBuffer):
         return tuple(mapped(lambda a: tensor_of(self, a.reshape(-1, *a.shape[2:])), part) for part in columns)
 
     def successors(self, last: Experience) -> Experience:
-        """The states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
+        """Returns the states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
 
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
@@ -378,17 +379,17 @@ class RolloutBuffer(BaseBuffer):
         return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
 
     def tensors(self, states: Experience) -> Experience:
-        """Some states as policies read them."""
+        """Returns some states as policies read them."""
         return self._stored(states).map(partial(tensor_of, self))
 
     def _stored(self, states: Experience) -> Experience:
-        """Some states as :attr:`finals` has them."""
+        """Returns some states as :attr:`finals` has them."""
         columns = mapped(partial(place, device=self._on), states.columns)
         columns["observations"] = mapped(self._typed, self._layouts["observations"], columns["observations"])
         return Experience(columns)
 
     def _typed(self, layout: np.dtype, part: Array) -> Array:
-        """Observations [S, ...] in the type and the shape that rows have; tensors in the shape."""
+        """Returns observations [S, ...] in the dtype and shape of rows; tensors in their shape."""
         part = part.reshape(-1, *layout.shape)
         return part if self.in_tensors else np.asarray(part, layout.base, order="C")
 
@@ -442,7 +443,7 @@ class RolloutBuffer(BaseBuffer):
         return found
 
     def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
-        """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
+        """Returns the whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
 
         Args:
             last_observations: [n_envs, ...] after the last step, or a dict of these.
@@ -504,7 +505,7 @@ class RolloutBuffer(BaseBuffer):
             yield RolloutRows(rollout, rows)
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
-        """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
+        """Returns :meth:`minibatches` of the current rollout, which is converted once for all passes over it."""
         return partial(self.minibatches, rollout=self.elsewhere or self._rollout())
 
     @cached_property
@@ -544,7 +545,7 @@ class RolloutBuffer(BaseBuffer):
         self.generator_ready = True
 
     def _rollout(self) -> RolloutSamples:
-        """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
+        """Returns the whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         self._read()
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
@@ -561,7 +562,7 @@ class RolloutBuffer(BaseBuffer):
         return extras
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
-        """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
+        """Returns some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
         rows = to_device(torch.from_numpy(np.asarray(batch_inds, np.int64)), self.device)
         return RolloutRows(self._rollout(), rows).gathered()
 
@@ -569,7 +570,8 @@ class RolloutBuffer(BaseBuffer):
 def gae_by_loop(
     rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
 ) -> tuple[Array, Array]:
-    """:func:`~polyak.ops.returns.gae` of few steps: numpy's operations cost a fraction of torch's there."""
+    """Computes :func:`~polyak.ops.returns.gae` of few steps, for which numpy's operations cost a fraction of
+    torch's."""
     y = rewards + discounts * next_values - values
     traces = discounts * lam * (cuts == 0)
     for t in range(len(y) - 2, -1, -1):
@@ -602,5 +604,6 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
 
 
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:
-    """An array in the type and the shape of another, but for the number of ``steps``; itself where it has them."""
+    """Returns an array in the type and the shape of another, but for the number of ``steps``; itself where it has
+    them."""
     return part.reshape(len(own) if steps is None else steps, *own.shape[1:]).astype(own.dtype, copy=False)

@@ -41,11 +41,11 @@ class Sampler(Protocol):
         ...
 
     def include(self, cells: np.ndarray) -> None:
-        """These cells hold new rows that may be drawn from now on."""
+        """Include cells with new rows that may be drawn from now on."""
         ...
 
     def exclude(self, cells: np.ndarray) -> None:
-        """These cells hold rows that may not be drawn yet (their episode is still running)."""
+        """Exclude cells with rows that may not be drawn yet (their episode is still running)."""
         ...
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -95,7 +95,8 @@ class Uniform(Randomness):
         return cells, None
 
     def draw_batches(self, batches: int, batch_size: int, filled: int) -> np.ndarray:
-        """The cells [batches * batch_size] that so many calls of :meth:`draw` would choose, where all may be drawn."""
+        """Returns the cells [batches * batch_size] that ``batches`` calls of :meth:`draw` would draw, if all rows may
+        be drawn."""
         if self.envs == 1:  # one long call draws the same numbers as many short ones
             return self.rng.randint(0, filled, batches * batch_size)
         return np.concatenate([self.draw(batch_size, filled, None)[0] for _ in range(batches)])
@@ -121,7 +122,7 @@ class Corrected(Randomness):
 
     Args:
         alpha: 0 is uniform; the larger, the more the priorities decide.
-        beta: how much of the bias the weights undo, between 0 and 1.
+        beta: degree to which the weights correct the bias, between 0 and 1.
         final_beta: ``beta`` at the end of training, linear in the progress; None: it is constant.
     """
 
@@ -157,7 +158,8 @@ class Corrected(Randomness):
         return numbers
 
     def weights(self, chances: np.ndarray) -> np.ndarray:
-        """``P(i)`` of the rows drawn [B], or the same multiple of each -> importance weights [B] float32, at most 1."""
+        """Returns importance weights [B] float32, at most 1, for ``P(i)`` of the drawn rows [B], or the same multiple
+        of each."""
         return np.power(chances / chances.min(), -self.beta).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
@@ -252,7 +254,7 @@ class RankBased(Corrected):
 
     Args:
         alpha: 0 is uniform.
-        beta: how much of the bias the weights undo; the paper anneals it to 1.
+        beta: degree to which the weights correct the bias; the paper anneals it to 1.
         final_beta: ``beta`` at the end of training; None: it is constant, see also :meth:`set_beta`.
     """
 
@@ -269,7 +271,7 @@ class RankBased(Corrected):
         self.members: list[array[int]] = [array("q") for _ in range(self.CLASSES)]  # cells of each class
         self.counts = np.zeros(self.CLASSES, np.int64)  # how many
         self.kinds = array("h", [-1]) * rows  # the class of each cell, -1: not to be drawn
-        self.places = array("q", [0]) * rows  # where it stands in the class
+        self.places = array("q", [0]) * rows  # its position in the class
         return self
 
     def include(self, cells: np.ndarray) -> None:
@@ -332,7 +334,7 @@ class RankBased(Corrected):
 
 
 def sizes(td_errors: np.ndarray) -> np.ndarray:
-    """Absolute values [B], float64.
+    """Returns absolute values [B], float64.
 
     Raises:
         ValueError: one of the errors is not finite.
@@ -370,7 +372,7 @@ def make_prioritized(kind: str = "proportional", final_beta: float | None = 1.0,
 
 
 def make_sampler(sampler: Sampler | str | None) -> Sampler:
-    """A new sampler from a name, from an instance as a template, or :class:`Uniform` for None."""
+    """Returns a new sampler from a name, from an instance as a template, or :class:`Uniform` for None."""
     if sampler is None:
         return Uniform()
     if not isinstance(sampler, str):

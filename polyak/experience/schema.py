@@ -71,7 +71,7 @@ class Column:
 
     @classmethod
     def of_space(cls, name: str, space: spaces.Space) -> Column:
-        """The column that holds the values of a Box, Discrete, MultiDiscrete or MultiBinary space."""
+        """Returns the column that holds the values of a Box, Discrete, MultiDiscrete or MultiBinary space."""
         if space.shape is None or space.dtype is None:
             raise ValueError(
                 f"The column {name!r} cannot hold values of {space}: declare a column for each part of it."
@@ -102,7 +102,7 @@ class Schema:
 
     @classmethod
     def of(cls, columns: Schema | Iterable[Column] | None) -> Schema:
-        """A schema as it is; some columns, or None, as one."""
+        """Returns a schema as it is; some columns, or None, as one."""
         return columns if isinstance(columns, Schema) else cls(() if columns is None else columns)
 
     @classmethod
@@ -136,7 +136,7 @@ class Schema:
         return {column.name: column.layout for column in self.columns}
 
     def checked(self, extras: Mapping[str, Any] | None, envs: int) -> dict[str, Any]:
-        """The values of one step as arrays or tensors [envs, *shape], in the order of the columns.
+        """Returns the values of one step as arrays or tensors [envs, *shape], in the order of the columns.
 
         Raises:
             ValueError: a column is missing, is not declared, or has another shape or type; names it.

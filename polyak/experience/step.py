@@ -31,7 +31,7 @@ class Step(NamedTuple):
     truncated: np.ndarray
     """[N] bool: an episode was cut short while its state was not terminal."""
     dones: np.ndarray
-    """[N] bool: an episode ended, for whatever reason."""
+    """[N] bool: whether the episode ended, by termination or truncation."""
     infos: Any
     """A sequence of N dicts: the environments' infos, for callbacks and user-defined buffers."""
     new_obs: Observations

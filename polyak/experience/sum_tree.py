@@ -164,7 +164,7 @@ class Kernels(NamedTuple):
 
 @cache
 def compiled() -> Kernels | None:
-    """The loops as machine code, kept on disk from the first use on; None without numba (``polyak[fast]``)."""
+    """Returns the loops as machine code, kept on disk from the first use on; None without numba (``polyak[fast]``)."""
     try:
         from numba import njit
     except ImportError:

@@ -30,5 +30,5 @@ class Trajectory(NamedTuple):
     extras: dict[str, Tensor] = NO_EXTRAS  # name -> [T, N, ...]
 
     def next_values(self, values: Tensor) -> Tensor:
-        """Values [T, N] of the true successors, from those [T + 1, N] of the observations."""
+        """Returns values [T, N] of the true successors, from those [T + 1, N] of the observations."""
         return torch.where(self.cuts, self.final_values, values[1:])

@@ -1,4 +1,4 @@
-"""Policies by name: the class, features extractor and arguments that a name such as ``"MlpPolicy"`` stands for."""
+"""Policies by name: the class, features extractor and arguments for a name such as ``"MlpPolicy"``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def policy_aliases(
         policy_class: the class to build.
         recurrent: the recurrent class, for ``policy_kwargs={"memory": ...}``.
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
-            those that make the algorithm what it is (such as ``actor``).
+            those that define the algorithm (such as ``actor``).
     """
     return {name: PolicyRecipe(name, policy_class, dict(defaults), recurrent) for name in USUAL_POLICIES}
 

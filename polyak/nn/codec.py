@@ -43,7 +43,8 @@ class ActionCodec:
             self._half = 0.5 * self._span
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """Further arguments of :func:`stretched` for a Box, or ``start``, the first choice, for a discrete space."""
+        """Returns further arguments of :func:`stretched` for a Box, or ``start``, the first choice, for a discrete
+        space."""
         if self._box is not None:
             return {"low": self._low, "high": self._high} | ({"stretch": self._half} if self.squash else {})
         return {"start": np.array(0 if self._start is None else self._start)}
@@ -132,7 +133,7 @@ class ComposedCodec(ActionCodec):
 
 
 def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
-    """The codec of an action space."""
+    """Returns the codec of an action space."""
     return ComposedCodec(space) if is_composed(space) else ActionCodec(space, squash)
 
 
@@ -149,7 +150,7 @@ def stretched(numbers: Any, low: Any, high: Any, stretch: Any = None, library: A
 
 
 def _start(space: spaces.Space) -> Any:
-    """The first choices of a Discrete or MultiDiscrete, in 64 bits; None if they are 0."""
+    """Returns the first choices of a Discrete or MultiDiscrete, in 64 bits; None if they are 0."""
     if isinstance(space, spaces.Discrete):
         return np.int64(space.start) if space.start else None
     return space.start.astype(np.int64) if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None

@@ -12,7 +12,7 @@ _WRAPPED = "_orig_mod."
 
 
 def plain_name(name: str) -> str:
-    """The name of a tensor without compiled wrappers."""
+    """Returns the name of a tensor without compiled wrappers."""
     return name.replace(_WRAPPED, "")
 
 

@@ -16,7 +16,7 @@ _FIRST = {"self", "observation_space", "action_space"}
 
 
 def parameters_of(module_class: type, whole: bool = False) -> dict[str, inspect.Parameter]:
-    """The named arguments of a class, by name.
+    """Returns the named arguments of a class, by name.
 
     Where an ``__init__`` takes ``**kwargs``, those of the next class up count too; with ``whole`` they always do.
     """
@@ -32,7 +32,7 @@ def parameters_of(module_class: type, whole: bool = False) -> dict[str, inspect.
 
 
 def keywords_of(module_class: type) -> set[str]:
-    """Names of the arguments of a class that ``policy_kwargs`` may hold."""
+    """Returns names of the arguments of a class that ``policy_kwargs`` may hold."""
     return parameters_of(module_class).keys() - _FIRST
 
 
@@ -77,7 +77,7 @@ def check_counts(classes: Iterable[type], given: Mapping[str, Any]) -> None:
 
 
 def _widths(arch: Any) -> Iterator[Any]:
-    """The widths in a ``net_arch`` of any form; none if it is not a list."""
+    """Yields the widths in a ``net_arch`` of any form; none if it is not a list."""
     for part in arch.values() if isinstance(arch, Mapping) else arch if isinstance(arch, list | tuple) else ():
         if isinstance(part, Mapping | list | tuple):
             yield from _widths(part)

@@ -184,14 +184,14 @@ class SavedAgent:
         return find_env(text, packages or named_packages(arguments, self.author, source), author, source)
 
     def _read_settings(self) -> Settings:
-        """The settings that concern environments: how it was trained is in the model."""
+        """Return the settings that concern environments: how it was trained is in the model."""
         raw = self.folder.read_yaml("config.yml")
         raw = {key: value for key, value in raw.items() if key in RUN_KEYS.keys() - _OF_TRAINING}
         settings = interpret(self.algorithm, self.options.algo, raw, self._file("config.yml"), self.author)
         return settings.find_classes()
 
     def _statistics(self, path: Path) -> Callable[[VecEnv], VecEnv] | None:
-        """The normaliser for a model without statistics of its own: of Stable-Baselines3."""
+        """Return the normaliser for a model file without statistics, which is of Stable-Baselines3."""
         if self.settings.normalize is None or not has_no_statistics(path):
             return None
         found = self.folder.normalizer_of(path)
@@ -207,7 +207,8 @@ class SavedAgent:
 
 
 def _algorithm_of(options: AgentOptions, author: ZooAuthor) -> str:
-    """The algorithm that the options name; if only by the name of the user's own, as the training run was given it."""
+    """Return the algorithm that the options name; if only by the name of the user's own, as the training run was given
+    it."""
     if ":" in options.algo or is_registered(options.algo):
         return options.algo
     try:
@@ -218,7 +219,7 @@ def _algorithm_of(options: AgentOptions, author: ZooAuthor) -> str:
 
 
 def _named_run(options: AgentOptions) -> RunFolder:
-    """The run that the options name. For a checkpoint it need not have finished."""
+    """Return the run that the options name. For a checkpoint it need not have finished."""
     if options.pretrained:
         return _pretrained(options)
     finished = options.load_checkpoint < 0 and not options.load_last_checkpoint
@@ -237,7 +238,7 @@ def _pretrained(options: AgentOptions) -> RunFolder:
 
 
 def _find_run(options: AgentOptions) -> RunFolder:
-    """The run that the options name; that of the Zoo's trained agents is downloaded if it is not there."""
+    """Return the run that the options name; that of the Zoo's trained agents is downloaded if it is not there."""
     folder = Path(options.folder)
     try:
         run = _named_run(options)

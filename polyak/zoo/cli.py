@@ -65,7 +65,7 @@ def build_app(command: str | None = None, everything: bool = True) -> Any:
     """Build the typer application.
 
     Args:
-        command: of `COMMANDS`, or ``run``: the only one that is in it. None: all are. Empty: all are, but only with
+        command: one of `COMMANDS`, or ``run``: the only command in it. None: all commands. Empty: all, but only with
             the sentence that help shows of each, for which nothing is imported.
         everything: whether help shows the options that a command is rarely given as well.
 
@@ -114,7 +114,7 @@ _HELP = ["-h", "--help"]
 
 
 def _listed(name: str) -> Callable[[], None]:
-    """A command with nothing but its sentence, which is read from the source of its options."""
+    """Return a command with nothing but its sentence, which is read from the source of its options."""
     import ast
     from importlib.resources import files
 

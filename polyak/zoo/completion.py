@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def algorithms(incomplete: str) -> list[str]:
-    """Names of algorithms that begin like this."""
+    """Return names of algorithms that begin like this."""
     from polyak.algorithms import names
 
     return [name for name in names() if name.startswith(incomplete.lower())]

@@ -64,7 +64,7 @@ def demo(options: DemoOptions) -> float:
 
     print(f"Training PPO on {ENV_ID} until ten evaluation episodes in a row last to the end (return 500) ...")
     started = time.perf_counter()
-    with chosen_threads(1):  # on networks this small, a second thread costs more than it brings
+    with chosen_threads(1):  # on networks this small, a second thread costs more than it gains
         model, ended = _train(algorithm, settings, options, folder)
     path = folder / "ppo_cartpole.zip"
     kept = keep({MODEL: partial(save_sound, model, path, "polyak")})

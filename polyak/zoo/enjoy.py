@@ -37,7 +37,7 @@ class Frames(Protocol):
     """A sink of images: a list, or a film."""
 
     def extend(self, frames: Iterable[np.ndarray], /) -> None:
-        """Add some."""
+        """Add images."""
 
 
 @dataclass

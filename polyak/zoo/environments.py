@@ -1,4 +1,4 @@
-"""Building the environments of a run: monitored, wrapped, normalised and stacked as its settings say."""
+"""Building the environments of a run: monitored, wrapped, normalised and stacked by its settings."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def make_envs(
 
 
 def _successes(name: str) -> dict[str, Any]:
-    """Arguments of Monitor for tasks with goals: whether each episode was a success is a column of its own."""
+    """Return arguments of Monitor for tasks with goals: whether each episode was a success is a column of its own."""
     return {"info_keywords": ("is_success",)} if _WITH_GOALS.fullmatch(name) else {}
 
 
 def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict[str, Any]) -> list[str]:
-    """Make one environment of the user's own, wrapped as the settings say, and check that it can be trained in.
+    """Make one environment of the user's own code, wrapped by the settings, and check that it can be trained in.
 
     Returns the advice of `check_env`, in sentences. Raises ZooError with the error and its place, if the environment's
     own code raised it.

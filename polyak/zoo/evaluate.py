@@ -85,7 +85,7 @@ def _in_words(result: EvaluationResult) -> str:
 def _as_data(
     options: EvaluateOptions, agent: SavedAgent, path: Path, steps: int, result: EvaluationResult
 ) -> dict[str, Any]:
-    """The output of ``--output json``: results, agent and settings of the evaluation."""
+    """Return the output of ``--output json``: results, agent and settings of the evaluation."""
     return {
         "algo": algorithm_name(options.algo),
         "env": agent.environment.name,

@@ -20,7 +20,7 @@ from polyak.zoo.sizes import MOST_STEPS
 
 
 class FullCheckpoints(CheckpointCallback):
-    """Writes full checkpoints of a run, and one more when a signal asks the program to stop, which then ends.
+    """Writes full checkpoints of a run, and one more when a signal stops the program.
 
     Args:
         folder: the folder of the run.
@@ -84,15 +84,15 @@ def cut_logs(checkpoint: Path, folder: Path, tensorboard: str | None) -> None:
 
 
 def events_at_start(run: RunFolder, tensorboard: Path, name: str, reset: bool, again: bool) -> dict[str, Any]:
-    """TensorBoard's folder of a run, with the lengths of its files before the first step.
+    """Returns TensorBoard's folder of a run, with the lengths of its files before the first step.
 
-    They are noted before anything is written there: a run that is killed before its first full checkpoint begins again
-    with the same folder, and what it had written is cut off.
+    They are recorded before anything is written there: a run that is killed before its first full checkpoint restarts
+    with the same folder, cut to these lengths.
 
     Args:
-        run: its folder.
+        run: the folder of the run.
         tensorboard: folder of TensorBoard's runs.
-        name: of the algorithm.
+        name: name of the algorithm.
         reset: whether the run counts its steps from 0, in a new folder ``<name>_<n>``; else it continues the latest.
         again: whether the run begins again.
 

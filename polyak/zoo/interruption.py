@@ -47,7 +47,7 @@ class Stops:
         self._waits = True
 
     def saving(self) -> None:
-        """The program starts to save: the next signal does not interrupt it."""
+        """Mark the beginning of saving: the next signal does not interrupt it."""
         self._forgives, self._waits, self._saves = True, False, True
 
     def _remind(self, number: int) -> None:
@@ -55,7 +55,7 @@ class Stops:
             signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def answer(self, number: int, frame: Any) -> None:
-        """The handler of all these signals."""
+        """Handle a signal: the handler of all these signals."""
         if self._waits:
             self._waits, self.asked = False, KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
             if hasattr(signal, "pthread_kill"):  # not on Windows
@@ -85,7 +85,7 @@ def _usual() -> dict[int, Any]:
 
 
 def _leave(number: int, frame: Any) -> None:
-    """The handler of a program in which nothing has begun: modules are imported, where an exception may get lost."""
+    """Handle a signal before anything has begun: modules are being imported, where an exception may get lost."""
     with suppress(Exception):  # the signal arrived in the middle of a line, or the terminal is closed
         note(f"interrupted by {signal.Signals(number).name} before anything had begun.")
         sys.stdout.flush()
@@ -113,8 +113,8 @@ def usual_signals() -> None:
 def answered_signals() -> Iterator[Stops]:
     """Within the block, Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that is closed) are handled by :class:`Stops`.
 
-    Within another such block, the :class:`Stops` are that one's. Only the main thread receives signals: in other
-    threads, and where a program ignores a signal or has a handler of its own, nothing changes.
+    Within another such block, its :class:`Stops` is used. Only the main thread receives signals: in other threads, and
+    where a program ignores a signal or has a handler of its own, nothing changes.
     """
     before = {number: signal.getsignal(number) for number in _usual()}
     for handler in before.values():

@@ -1,4 +1,4 @@
-"""Saving the results of a training however it ends, and the report of what was and was not saved."""
+"""Saving the results of a training however it ends, and the report of saved and lost parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kept:
         return MODEL not in self.lost
 
     def reasons(self) -> str:
-        """The parts that could not be saved, with their errors; empty if there are none."""
+        """Return the parts that could not be saved, with their errors; empty if there are none."""
         why = [f"the {part} could not be saved: {in_one_line(error)}" for part, error in self.lost.items()]
         return "; ".join(why)
 

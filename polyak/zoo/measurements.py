@@ -50,7 +50,8 @@ def memory_speed() -> Measurement:
 
 
 def call_cost() -> Measurement:
-    """The cost of one small torch operation, which uncompiled code pays a few hundred times per gradient step."""
+    """Return the cost of one small torch operation, which uncompiled code pays a few hundred times per gradient
+    step."""
     one = torch.zeros(1)
     with torch.no_grad():
         return Measurement("one small torch operation", fastest(lambda: one + one) * 1e6, "us")

@@ -81,8 +81,8 @@ def build_command(
     """Make the function of a typer command: it fills `options_class` and passes it to `run`.
 
     Help shows options in the panels, and in the order, of ``options_class.PANELS``, if it has these: title -> names of
-    fields. All others follow. The first title is ``Options``, so that ``--help`` itself stands there; without
-    `everything`, that panel and the arguments are all that help shows.
+    fields. All others follow. The first title is ``Options``, so that ``--help`` itself is in it; without `everything`,
+    that panel and the arguments are all that help shows.
     """
     import typer
 

@@ -90,7 +90,7 @@ def find_in_file(text: str, flag: str) -> tuple[Path, str]:
 
 def load_file(path: Path) -> ModuleType:
     """Import the Python file `path`, once in a process; modules beside it can be imported by it."""
-    # A name of its own: `test.py` or `env.py` must not stand in for an installed module.
+    # A separate name: `test.py` or `env.py` must not replace an installed module.
     name = f"{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     if name in sys.modules:
         return sys.modules[name]

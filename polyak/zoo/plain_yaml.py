@@ -133,7 +133,8 @@ class _Measure:
         self._depth -= 1
 
     def tree(self, node: Any) -> tuple[int, int]:
-        """Numbers of nodes and of characters that `node` becomes; ZooError if it contains itself, or is too much."""
+        """Return the numbers of nodes and of characters that `node` becomes; ZooError if it contains itself, or is too
+        much."""
         if id(node) in self._above:
             self._refuse(node, "it contains itself")
         if id(node) not in self._sizes:
@@ -149,7 +150,7 @@ class _Measure:
         return self._sizes[id(node)]
 
     def _inner(self, node: Any) -> list[Any]:
-        """The nodes that a list or mapping holds."""
+        """Return the nodes that a list or mapping holds."""
         if node.id != "mapping":
             return list(node.value) if node.id == "sequence" else []
         for key, _ in node.value:

@@ -93,7 +93,7 @@ class _GameTable:
         print(self.game.text(position[0], marks) + "\n")
 
     def _ask(self, position: np.ndarray) -> int | None:
-        """The person's move; None: left."""
+        """Return the person's move; None: left."""
         moves = {self.game.move_text(int(m)): int(m) for m in np.flatnonzero(self.game.legal(position)[0])}
         while True:
             try:

@@ -85,7 +85,7 @@ def rank_checkpoints(
         fqe: further arguments of :class:`~polyak.algorithms.fqe.FQE`, such as ``policy``, ``learning_rate`` or
             ``deterministic``.
         confidence: level of the intervals, in (0, 1).
-        seed: of every FQE, so that all start alike.
+        seed: seed of every FQE, so that all start alike.
 
     Returns:
         the policies, the best first.
@@ -142,7 +142,7 @@ def _named(policies: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(policy: Any) -> Any:
-    """A model from its file; anything else as it is."""
+    """Return a model from its file; anything else as it is."""
     if isinstance(policy, str | os.PathLike):
         saved = checkpoint.read(policy)
         name = saved.info["algorithm"]

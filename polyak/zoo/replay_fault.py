@@ -62,6 +62,6 @@ def replay_fault(options: ReplayFaultOptions) -> None:
 
 
 def _timeless(fault: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A fault without addresses of objects, and wherever its folder is."""
+    """Return a fault without addresses of objects, and wherever its folder is."""
     message = str(fault.get("message", "")).replace(str(folder), "FOLDER")
     return {**fault, "message": re.sub(r"0x[0-9a-f]+", "0x", message)}

@@ -132,7 +132,7 @@ def _as_begun(options: Any, arguments: dict[str, Any], author: ZooAuthor, source
 
 
 def _leads_elsewhere(name: str, was: Any, default: Any) -> bool:
-    """Whether an option of a folder sends something to others, or writes far from where the user stands."""
+    """Whether an option of a folder sends data to others, or writes outside of the current folder."""
     if name == "tensorboard_log":
         return Path(was).expanduser().is_absolute() or ".." in Path(was).parts
     return name in _SENDS and was != default
@@ -149,7 +149,7 @@ def _agree(name: str, now: Any, was: Any) -> bool:
 
 
 def _newest(folder: RunFolder, options: Any) -> Path | None:
-    """The newest full checkpoint that is whole; None where the run was killed before the first."""
+    """Return the newest full checkpoint that is whole; None where the run was killed before the first."""
     found = folder.checkpoints(FULL)
     for path in reversed(found.values()):
         check_file(path, folder.path)
@@ -195,7 +195,7 @@ def locked(folder: RunFolder) -> IO[bytes]:
 
 
 def _lock(file: Any) -> bool:
-    """Lock a file until it is closed, or the program ends in whatever way; False: another program has locked it."""
+    """Lock a file until it is closed, or the program ends in any way; False: another program has locked it."""
     with suppress(OSError):  # not every file system has locks
         try:
             if sys.platform == "win32":

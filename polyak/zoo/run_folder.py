@@ -1,4 +1,4 @@
-"""Where a run keeps its files: ``<logs>/<algo>/<EnvId>_<n>/``, laid out as in RL Baselines3 Zoo.
+"""The files of a run: ``<logs>/<algo>/<EnvId>_<n>/``, laid out as in RL Baselines3 Zoo.
 
 ::
 
@@ -41,7 +41,7 @@ ARGUMENTS = "args.yml"
 ERROR = "error.txt"
 """In the folder of settings: the error that ended a failed training."""
 EVENTS = "tensorboard.yml"
-"""In the folder of settings: TensorBoard's folder of a training, and what was in it before the first step."""
+"""In the folder of settings: TensorBoard's folder of a training, and its content before the first step."""
 FULL = "full"
 """Full checkpoints are called ``full_<steps>_steps.zip``, others ``rl_model_<steps>_steps.zip``."""
 FAULT = "fault.yml"
@@ -283,12 +283,13 @@ class RunFolder:
         return self.settings_folder / "vecnormalize.pkl"
 
     def normalizer_of(self, model: Path) -> Path | None:
-        """The file of the statistics that belong to a model file without any: its checkpoint's, or the run's."""
+        """Return the file of the statistics that belong to a model file without any: its checkpoint's, or the run's."""
         own = self._beside_checkpoint(model, "vecnormalize")
         return next((path for path in (own, self.normalizer) if path is not None and path.is_file()), None)
 
     def replay_buffer_of(self, model: Path) -> Path | None:
-        """The file of the replay buffer that belongs to a model file: its checkpoint's or the run's, if it is there."""
+        """Return the file of the replay buffer that belongs to a model file: its checkpoint's or the run's, if it is
+        there."""
         own = self._beside_checkpoint(model, "replay_buffer")
         at_the_end = own is None and model.name != self.best_model.name
         found = self.replay_buffer if at_the_end else own

@@ -145,7 +145,7 @@ def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers among logged values."""
+    """Return the finite numbers among logged values."""
     kinds = (bool, int, float, np.integer, np.floating, np.bool_)
     numbers = {key: float(value) for key, value in values.items() if isinstance(value, kinds)}
     return {key: value for key, value in numbers.items() if math.isfinite(value)}

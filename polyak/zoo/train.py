@@ -415,7 +415,7 @@ class _Run:
         return model, callbacks
 
     def _envs(self) -> VecEnv:
-        """The environments to act in."""
+        """Return the environments to act in."""
         with usage_errors(f"Cannot make the environment {self.env_id}"):
             normalize = self._normalize_beneath()
             if self.options.n_runners:
@@ -429,7 +429,7 @@ class _Run:
             )
 
     def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
-        """The environments of runners, which count their monitor files on."""
+        """Return the environments of runners, which count their monitor files on."""
         from polyak.distributed.ray_workers import MOST_RESTARTS
         from polyak.distributed.runners import TIMEOUT, RemoteEnvs
 
@@ -475,7 +475,7 @@ class _Run:
         return {**used, "transport": options.transport} if used else {}
 
     def _data(self, dataset: Dataset) -> Dataset:
-        """The dataset to learn from, with the spaces of the environment that will be evaluated in."""
+        """Return the dataset to learn from, with the spaces of the environment that will be evaluated in."""
         if not self.environment.is_known:
             note("the dataset does not say its environment: nothing is evaluated. Give --env to change that.")
             return dataset
@@ -483,7 +483,7 @@ class _Run:
             return dataset.for_env(self._make_envs(1, self.options.seed))
 
     def _normalize_beneath(self) -> Callable[[VecEnv], VecEnv] | None:
-        """The normaliser beneath the stack of frames, where files of Stable-Baselines3 need it there."""
+        """Return the normaliser beneath the stack of frames, where files of Stable-Baselines3 need it there."""
         if self.options.trained_agent and self.checkpoint is None:
             path = Path(self.options.trained_agent)
             found = RunFolder(path.parent, self.env_id).normalizer_of(path)
@@ -616,7 +616,7 @@ class _Run:
 
     @property
     def _in_force(self) -> dict[str, Any]:
-        """The settings as they stand in files, with the steps that are trained for."""
+        """The settings as they are written to files, with the number of training steps."""
         return in_force(self.settings.raw, {"n_timesteps": self.options.n_timesteps})
 
     def _start_tracking(self) -> Any:
@@ -694,7 +694,7 @@ class _Run:
         return self.kept
 
     def delete_full_checkpoints(self) -> None:
-        """The run has finished: nothing is to be resumed any more."""
+        """Delete full checkpoints after the run has finished: there is nothing left to resume."""
         for path in self.folder.checkpoints(FULL).values():
             with suppress(OSError):
                 path.unlink()
@@ -706,7 +706,7 @@ class _Run:
             self.folder.remove()
 
     def save(self, model: Any) -> Kept:
-        """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""
+        """Save the final model, the normalisation statistics and, if requested, the replay buffer."""
         self._say(f"Saving to {self.folder.path}")
         save_format = self.options.save_format
         parts: dict[str, Callable[[], Any]] = {MODEL: partial(save_sound, model, self.folder.final_model, save_format)}

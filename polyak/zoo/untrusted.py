@@ -30,7 +30,7 @@ class ZooAuthor(untrusted.Author):
 
     @classmethod
     def of_file(cls, trust: bool, packages: Iterable[str] = ()) -> ZooAuthor:
-        """The author of a file that may have come from others; `trust`: whether the user trusts it."""
+        """Return the author of a file that may have come from others; `trust`: whether the user trusts it."""
         return cls(trust, tuple(package.partition(".")[0] for package in packages))
 
 
@@ -58,7 +58,7 @@ class NamedClass:
     """A class that a setting names, and the keyword arguments to give it; can be pickled for worker processes.
 
     It is checked before it is imported, and again before it is built. Fields: ``path`` as it was written; ``key`` one
-    of `KINDS`; ``source`` the file where it stands; ``author`` its author.
+    of `KINDS`; ``source`` the file that contains it; ``author`` its author.
     """
 
     path: str

@@ -28,7 +28,7 @@ class Reach(NamedTuple):
 
     @classmethod
     def of_evaluations(cls, state: State, steps: Sequence[float]) -> Reach:
-        """The reach of a run that was evaluated at `steps`, at least once: until its next evaluation was due."""
+        """Return the reach of a run that was evaluated at `steps`, at least once: until its next evaluation was due."""
         before, last = [0, *steps][-2:]
         return cls(state, last, 2 * last - before - 1)
 

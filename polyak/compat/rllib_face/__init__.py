@@ -1,5 +1,5 @@
-"""RLlib's way of speaking: configs that build algorithms, modules and catalogs, on polyak's own algorithms. Beside it,
-what lets games be played on Ray.
+"""RLlib's API on polyak's algorithms: configs that build algorithms, modules and catalogs. Also the processes that play
+games on Ray.
 
 Names are imported from their files when first used, so that importing this package stays light.
 """

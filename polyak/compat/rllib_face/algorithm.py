@@ -1,7 +1,7 @@
-"""An algorithm as RLlib has it: ``train()`` again and again, each time one iteration and a dict of results.
+"""An algorithm with RLlib's API: each call of ``train()`` makes one iteration and returns a dict of results.
 
-What learns is polyak's own algorithm, under ``algo.model``: with no further processes it makes the same numbers as
-``polyak.PPO(...).learn(...)`` would.
+It trains polyak's own algorithm, ``algo.model``: without further processes the results are those of
+``polyak.PPO(...).learn(...)``.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from polyak.suggestions import did_you_mean
 
 
 class Algorithm(MayBeNamed):
-    """What a config builds.
+    """The algorithm that a config builds.
 
     Args:
         config: copied by ``build_algo()``, and frozen here; or a dict of settings, over the defaults.
-        env: takes the place of the config's.
+        env: replaces the config's environment.
 
     Attributes:
         config: frozen.
@@ -63,13 +63,13 @@ class Algorithm(MayBeNamed):
         learner_group: learns from it.
 
     Raises:
-        HyperparameterError: a setting that cannot be, or that cannot be together with another.
-        NotThereYetError: more processes are asked for than this one.
+        HyperparameterError: an invalid setting, or two that contradict each other.
+        NotThereYetError: processes that are not supported.
     """
 
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
     trial_id = "default"
-    """As RLlib calls an algorithm that is no trial of Ray Tune; Tune writes its own into results."""
+    """RLlib's name of an algorithm that is no trial of Ray Tune; Tune writes its own into results."""
 
     def __init__(self, config: AlgorithmConfig | Mapping[str, Any] | None = None, env: Any = None) -> None:
         own = (
@@ -91,7 +91,7 @@ class Algorithm(MayBeNamed):
         self._hooks("on_algorithm_init", algorithm=self)
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Make environments, networks and what collects and learns. A subclass may add to it."""
+        """Make environments, networks, runners and learner. A subclass may extend it."""
         self._hooks = Hooks(config)
         self._files = ResultFiles(config)
         check_processes(config, self._hooks.wants_steps())
@@ -113,7 +113,7 @@ class Algorithm(MayBeNamed):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """A new config with the algorithm's defaults, which builds this class."""
+        """Returns a new config with the algorithm's defaults, which builds this class."""
         return cls.config_class(algo_class=cls)
 
     def _make_model(self) -> None:
@@ -167,14 +167,15 @@ class Algorithm(MayBeNamed):
         self.env_runner_group = self._make_runners(model, shown, restart)
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
-        """What collects experience for a model."""
+        """Returns the object that collects experience for a model."""
         remote = envs_of_runners(model.get_env())
         if remote is None:
             return LocalRunner(model, shown, restart, self.env_runner)
         return RemoteRunners(self.config, remote, model, shown, restart)
 
     def _show_pieces(self, model: Any) -> None:
-        """Let pieces around the module see it, and log; and those before the learner what it learns from."""
+        """Give the module and the logger to the connector pieces around it, and the training data to those before the
+        learner."""
         layers = layers_of(model.get_env())
         for layer in layers:
             layer.rl_module, layer.explore = self.get_module(), self.config.explore
@@ -222,11 +223,11 @@ class Algorithm(MayBeNamed):
         )
 
     def train(self) -> dict[str, Any]:
-        """One iteration: as many training steps as the config's least seconds and steps ask for; then, every
+        """Makes one iteration: training steps until the config's least seconds and steps are reached; then, every
         ``evaluation_interval`` iterations, an evaluation.
 
         Returns:
-            nested results; ``"evaluation"`` only where there was one just now.
+            nested results; ``"evaluation"`` only if there was one in this iteration.
 
         Raises:
             RuntimeError: the algorithm was stopped.
@@ -311,12 +312,12 @@ class Algorithm(MayBeNamed):
 
     @property
     def _sampled(self) -> int:
-        """Environment steps so far; rows, where they were recorded before."""
+        """Environment steps so far; rows, if the data were recorded."""
         return int(self.model.num_timesteps)
 
     @property
     def _source(self) -> Any:
-        """What a restored model continues to learn from."""
+        """The source of experience of a restored model."""
         return self.model.get_env()
 
     @property
@@ -324,7 +325,7 @@ class Algorithm(MayBeNamed):
         return self.config.num_envs_per_env_runner * max(1, self.config.num_env_runners)
 
     def _rows(self, updates: int) -> int:
-        """Rows that so many gradient steps learned from."""
+        """Returns the number of rows that ``updates`` gradient steps learned from."""
         model = self.model
         if not isinstance(model, OnPolicyAlgorithm):
             return updates * int(model.batch_size)
@@ -368,7 +369,7 @@ class Algorithm(MayBeNamed):
         return found
 
     def _add_timers(self, result: dict[str, Any], before: Mapping[str, float], seconds: float, calls: int) -> None:
-        """Says where an iteration's seconds have gone. Acting and stepping are told apart where this process does."""
+        """Adds the timers of an iteration. Acting and stepping are separated if this process does them."""
         spent = {name: max(now - before.get(name, 0.0), 0.0) for name, now in self.model.time_split.items()}
         sampling = spent["env"] + spent["inference"] + spent["copy"]
         result["timers"] = {
@@ -388,13 +389,13 @@ class Algorithm(MayBeNamed):
 
     @staticmethod
     def summary(result: Mapping[str, Any]) -> str:
-        """One line of what matters in a result of :meth:`train`."""
+        """Returns one line with the main entries of a result of :meth:`train`."""
         return results.summary(result)
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
-        """Play episodes without learning, in environments of their own; training continues as if nothing had been.
+        """Play episodes without learning, in separate environments; training continues as if nothing had been.
 
         Args:
             parallel_train_future: RLlib's, which must be ``None``: ``evaluation_parallel_to_training`` does so.
@@ -444,12 +445,12 @@ class Algorithm(MayBeNamed):
     def compute_single_action(
         self, observation: Any, state: Any = None, *, explore: bool = False, **kwargs: Any
     ) -> Any:
-        """The action for one observation, in the environment's units.
+        """Returns the action for one observation, in the environment's units.
 
         Args:
-            observation: as the environment has it.
+            observation: the environment's observation.
             state: the recurrent state of a module; ``None`` at the start of an episode.
-            explore: as while experience is collected, rather than the best action.
+            explore: explore as in training, instead of taking the best action.
             kwargs: RLlib's others, which must be ``None``.
 
         Returns:
@@ -465,12 +466,12 @@ class Algorithm(MayBeNamed):
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> Any:
-        """As every algorithm of polyak's: actions for one observation or several, and the next state."""
+        """Returns actions for one observation or several, and the next state, as every algorithm of polyak does."""
         action, then = self.model.predict(self._filtered(observation), state, episode_start, deterministic)
         return self._in_units(action), then
 
     def _filtered(self, observation: Any) -> Any:
-        """As the model learned from it."""
+        """Returns an observation as the model was trained on it."""
         if layers_of(self.model.get_env()):
             raise RuntimeError(
                 "the pieces of connectors see episodes, and not observations alone. Pass them a "
@@ -481,14 +482,14 @@ class Algorithm(MayBeNamed):
         return observation if known is None else known.normalize_obs(observation)
 
     def _in_units(self, action: Any) -> Any:
-        """Of the environment itself, where the model acts in [-1, 1]."""
+        """Converts an action to the environment's units, if the model acts in [-1, 1]."""
         if not isinstance(self.action_space, gym.spaces.Box) or self.action_space == self.model.action_space:
             return action
         return in_units_of(self.action_space, action)
 
     @property
     def training_iteration(self) -> int:
-        """As :attr:`iteration`."""
+        """RLlib's name of :attr:`iteration`."""
         return self.iteration
 
     @property
@@ -501,40 +502,41 @@ class Algorithm(MayBeNamed):
         """The environment's, in its own units."""
         return self._spaces[1]
 
-    # -- collecting, and what is logged --------------------------------------------------------------------------------
+    # -- collecting and logging
+    # --------------------------------------------------------------------------------------------
 
     @property
     def env_runner(self) -> EnvRunner:
-        """What collects experience in this process, with its environments and networks."""
+        """The runner of this process, with its environments and networks."""
         return EnvRunner(self._hooks, self, evaluating=False)
 
     @property
     def eval_env_runner(self) -> EnvRunner:
-        """What evaluates in this process, with its environments.
+        """The evaluation runner of this process, with its environments.
 
         Raises:
-            AttributeError: others evaluate.
+            AttributeError: other processes evaluate.
         """
         runner = self.eval_env_runner_group.local_env_runner
         if runner is None:
-            raise AttributeError("eval_env_runner")  # of which __getattr__ says what to use
+            raise AttributeError("eval_env_runner")  # __getattr__ names the replacement
         return runner
 
     @property
     def eval_env_runner_group(self) -> EvaluationRunners:
-        """What evaluates, in this process or in others."""
+        """The evaluation runners, in this process or in others."""
         return EvaluationRunners(self._hooks, self)
 
     @cached_property
     def metrics(self) -> MetricsLogger:
-        """Where training steps of a program's own log: what is among the results themselves."""
+        """The logger for a program's own training steps: its entries are among the results themselves."""
         steps = {"env_runners": "num_env_steps_sampled_lifetime"}
         return MetricsLogger({names: lambda: self._sampled for names in (*steps.items(), (steps["env_runners"],))})
 
     # -- networks ------------------------------------------------------------------------------------------------------
 
     def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """The networks that learn, themselves and not a copy: value function and target networks included.
+        """Returns the networks that learn, themselves and not a copy: value function and target networks included.
 
         Raises:
             KeyError: there is only the default module.
@@ -546,8 +548,8 @@ class Algorithm(MayBeNamed):
         return view_of(self.model.policy, self._spaces[0], self._turned)
 
     def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
-        """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns, and the same of each
-        module that only the learner has.
+        """Returns {"default_policy": {name: array}}: the result of :meth:`get_module`'s ``get_state()``, and the same
+        of each module that only the learner has.
 
         Args:
             policies: names of modules; ``None``: all.
@@ -555,22 +557,23 @@ class Algorithm(MayBeNamed):
         return self.learner_group.get_weights(policies)
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put back what :meth:`get_weights` returned.
+        """Restore weights that :meth:`get_weights` returned.
 
         Raises:
-            ValueError: they do not fit. Nothing has changed then.
+            ValueError: they do not fit; nothing is changed then.
         """
         self.learner_group.set_weights(weights)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def get_state(self, components: Any = None, *, not_components: Any = None) -> dict[str, Any]:
-        """What it has learned and counted, nested by RLlib's names of components; all of it copied. Experience that was
-        collected, and random streams, are in none: :meth:`save_to_path` writes those that a training continues from.
+        """Returns a copy of the learned state and the counters, nested by RLlib's names of components. It does not
+        contain collected experience and random streams: :meth:`save_to_path` writes those that a training continues
+        from.
 
         Args:
-            components: names of those that are wanted, such as ``"learner_group/learner/rl_module"``; ``None``: all.
-            not_components: names of those that are left out.
+            components: names of components, such as ``"learner_group/learner/rl_module"``; ``None``: all.
+            not_components: names of components to leave out.
 
         Raises:
             HyperparameterError: there is no component of that name.
@@ -578,10 +581,10 @@ class Algorithm(MayBeNamed):
         return states.state_of(self, states.ComponentChoice(components, not_components, beside(self.model.learner)))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned, or some of it.
+        """Restore a state that :meth:`get_state` returned, or parts of it.
 
         Raises:
-            ValueError: it is of another algorithm, or of other networks.
+            ValueError: the state is of another algorithm, or of other networks.
         """
         states.take_state(self, state)
 
@@ -589,7 +592,7 @@ class Algorithm(MayBeNamed):
 
     @property
     def logdir(self) -> str:
-        """The folder with the results as files, from when it is first asked for, or as ``logger_config`` says: see
+        """The folder with the results as files, created at the first access or by ``logger_config``: see
         :mod:`polyak.compat.rllib_face.result_files`."""
         return str(self._files.folder)
 
@@ -607,23 +610,23 @@ class Algorithm(MayBeNamed):
         """Continue from a checkpoint: weights, optimizers, counters and random states, and new episodes.
 
         Args:
-            path: what :meth:`save_to_path` returned.
-            component: one of those of :meth:`get_state` alone, such as ``"learner_group"``, ``"env_runner"`` or
-                ``"learner_group/learner/rl_module"``; of the last, ``"rl_module"`` is short for the path.
+            path: a result of :meth:`save_to_path`.
+            component: load a single component of :meth:`get_state`, such as ``"learner_group"``, ``"env_runner"`` or
+                ``"learner_group/learner/rl_module"``; ``"rl_module"`` is short for the last.
 
         Raises:
-            FileNotFoundError: there is none.
-            ValueError: it is damaged, or of another algorithm or other networks. Nothing has changed then.
+            FileNotFoundError: there is no checkpoint.
+            ValueError: it is damaged, or of another algorithm or other networks; nothing is changed then.
             HyperparameterError: there is no component of that name.
         """
         checkpoints.restore(self, path, component)
         self._hooks("on_checkpoint_loaded", algorithm=self)
 
     def save(self, checkpoint_dir: Any = None) -> checkpoints.SavedTraining:
-        """:meth:`save_to_path` under RLlib's earlier name.
+        """Saves a checkpoint by RLlib's earlier method: see :meth:`save_to_path`.
 
         Args:
-            checkpoint_dir: where to; ``None``: a new temporary folder, which is yours to delete.
+            checkpoint_dir: the folder; ``None``: a new temporary folder, which the caller deletes.
 
         Returns:
             ``.checkpoint.path``, and the latest result of :meth:`train` as ``.metrics``.
@@ -632,13 +635,13 @@ class Algorithm(MayBeNamed):
         return checkpoints.SavedTraining(checkpoints.Checkpoint(self.save_to_path(folder)), self._last_result)
 
     def restore(self, checkpoint_path: Any) -> None:
-        """:meth:`restore_from_path` of a path, or of what :meth:`save` returned."""
+        """Restore a checkpoint by its path, or by a result of :meth:`save`: see :meth:`restore_from_path`."""
         self.restore_from_path(checkpoints.folder_of(checkpoint_path))
 
     save_checkpoint, load_checkpoint = save_to_path, restore_from_path
 
     def get_config(self) -> AlgorithmConfig:
-        """The config."""
+        """Returns the config."""
         return self.config
 
     @classmethod
@@ -646,13 +649,13 @@ class Algorithm(MayBeNamed):
         """Build an algorithm from a checkpoint.
 
         Args:
-            path: what :meth:`save_to_path` or :meth:`save` returned.
-            config: instead of the file's. The file's own classes (callbacks, modules, learners, environments) are found
-                where the program has imported or defined them under the same names.
+            path: a result of :meth:`save_to_path` or :meth:`save`.
+            config: replaces the file's. The file's own classes (callbacks, modules, learners, environments) are found
+                if the program has imported or defined them under the same names.
             trust: let functions and other objects of the file's config be unpickled, which may run any code.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no checkpoint.
             ValueError: it is damaged, or has settings for which a config or trust is needed.
         """
         path = checkpoints.folder_of(path)
@@ -706,4 +709,4 @@ _REPLACED = {
     "export_policy_model": "get_module().save_to_path(path)",
     "export_policy_checkpoint": "get_module().save_to_path(path)",
 }
-"""What RLlib has, or had in earlier versions."""
+"""Names that RLlib has, or had in earlier versions, with their replacements."""

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class _Overriding:
-    """A method that says of which class it takes one over; a class that holds it holds the method itself."""
+    """A method marked with the class whose method it overrides; its own class stores the method itself."""
 
     def __init__(self, method: Callable[..., Any], parent: type[Any]) -> None:
         self.method, self.parent = method, parent
@@ -26,19 +26,19 @@ class _Overriding:
 
 
 def override(parent_cls: type[Any]) -> Callable[[T], T]:
-    """Says that a method takes over one of ``parent_cls``.
+    """Marks a method as an override of one of ``parent_cls``.
 
     Raises:
-        TypeError: once its class is made: that is no subclass. Before Python 3.12 it is the cause of a RuntimeError, as
-            is the next one.
-        NameError: then: ``parent_cls`` has no such method.
+        TypeError: when its class is made, which is no subclass. Before Python 3.12 this error, and the next one, is the
+            cause of a RuntimeError.
+        NameError: when its class is made: ``parent_cls`` has no such method.
     """
     mark: Any = lambda method: _Overriding(method, parent_cls)  # noqa: E731
     return mark
 
 
 def OverrideToImplementCustomLogic(marked: T) -> T:
-    """Nothing: what it says is for readers."""
+    """Returns its argument: the mark is for readers."""
     return marked
 
 
@@ -46,7 +46,7 @@ OverrideToImplementCustomLogic_CallToSuperRecommended = ExperimentalAPI = OldAPI
 
 
 def PublicAPI(*marked: Any, **stability: Any) -> Any:
-    """Nothing, with or without arguments: what it says is for readers."""
+    """Returns its argument, with or without arguments: the mark is for readers."""
     return marked[0] if marked else OverrideToImplementCustomLogic
 
 

@@ -1,4 +1,4 @@
-"""What mixins stand before, for type checkers: they are put in front of classes that are chosen at run time."""
+"""Base classes that type checkers see for mixins, which are put in front of classes that are chosen at run time."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Code of one's own that runs during training."""
+"""Callbacks: a program's own code that runs during training."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from polyak.compat.sb3_face.overrides import refuse
 from polyak.hyperparameters.declaration import require
 
 HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswith("on_"))
-"""What can be written of a callback."""
+"""The methods of a callback."""
 STEPS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_sample_end")
-"""Those that only episodes of this process are shown to."""
+"""Methods that are called for episodes of this process only."""
 
 UNLOGGED = ("on_env_runners_recreated", "on_checkpoint_loaded")
-"""Those that get no ``metrics_logger``, as in RLlib."""
+"""Methods that get no ``metrics_logger``, as in RLlib."""
 
 
 class RLlibCallback(MayBeNamed):
-    """Subclass it, and write those methods that are needed.
+    """The base class of callbacks; a subclass overrides some of its methods.
 
-    All of them take keyword arguments only: those that are named here, most of them ``metrics_logger``, and, of
+    All methods take keyword arguments only: those that are named here, for most of them ``metrics_logger``, and, for
     environments and episodes, ``env_runner``, ``env`` and ``rl_module``.
     """
 
     def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """Once it is built."""
+        """Called once the algorithm is built."""
 
     def on_train_result(self, *, algorithm: Any, result: dict, **kwargs: Any) -> None:
-        """After each ``train()``; it may change the result."""
+        """Called after each ``train()``; it may change the result."""
 
     def on_evaluate_start(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """Before each evaluation."""
+        """Called before each evaluation."""
 
     def on_evaluate_end(self, *, algorithm: Any, evaluation_metrics: dict, **kwargs: Any) -> None:
-        """After it."""
+        """Called after each evaluation."""
 
     def on_env_runners_recreated(
         self,
@@ -51,30 +51,30 @@ class RLlibCallback(MayBeNamed):
         is_evaluation: bool,
         **kwargs: Any,
     ) -> None:
-        """Before the training step, or the evaluation of a ``train()``, that follows when runners in other processes
-        have died and been replaced; indices are those of ``foreach_env_runner(..., remote_worker_ids=...)``."""
+        """Called before the training step or evaluation after runners in other processes have died and been replaced;
+        indices are those of ``foreach_env_runner(..., remote_worker_ids=...)``."""
 
     def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """After ``restore_from_path()``."""
+        """Called after ``restore_from_path()``."""
 
     def on_environment_created(self, *, env: Any, env_context: Any, **kwargs: Any) -> None:
-        """For each environment that is made in this process."""
+        """Called for each environment that is made in this process."""
 
     def on_episode_created(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
-        """For each :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode`, also of evaluations, with its first
-        step."""
+        """Called for each :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode`, including those of evaluations, at
+        its first step."""
 
     def on_episode_start(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
-        """After :meth:`on_episode_created`."""
+        """Called after :meth:`on_episode_created`."""
 
     def on_episode_step(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
-        """For each step of an episode."""
+        """Called for each step of an episode."""
 
     def on_episode_end(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
-        """For each episode that ends; of those in other processes, the ones of training."""
+        """Called for each episode that ends; of other processes only those of training."""
 
     def on_sample_end(self, *, samples: list, **kwargs: Any) -> None:
-        """After each fragment of experience, and after each evaluation, with its episodes."""
+        """Called after each fragment of experience, and after each evaluation, with its episodes."""
 
 
 DefaultCallbacks = RLlibCallback
@@ -85,10 +85,10 @@ class Hooks:
     """All callbacks of a config.
 
     Args:
-        config: whose callbacks.
+        config: the config.
 
     Raises:
-        HyperparameterError: a class or a function that is none, or a method that is never called.
+        HyperparameterError: a value that is no class or function, or a method that is never called.
     """
 
     def __init__(self, config: AlgorithmConfig) -> None:
@@ -123,7 +123,8 @@ class Hooks:
         return self.wants_steps() or self.wants("on_episode_end")
 
     def created(self, env_runner: Any) -> Callable[..., None] | None:
-        """What calls callbacks with each environment that a runner makes; ``None``: none wants to know."""
+        """Returns the function that calls callbacks with each environment that a runner makes; ``None`` if no callback
+        has the method."""
         name = "on_environment_created"
         return partial(self, name, env_runner=env_runner) if self.wants(name) else None
 
@@ -135,7 +136,8 @@ class Hooks:
             function(**known)
 
     def shown(self, algorithm: Any, evaluating: bool) -> Callable[..., None]:
-        """What shows episodes of an algorithm, see :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`."""
+        """Returns the function that passes the events of an algorithm's episodes to callbacks, see
+        :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`."""
         runner = EnvRunner(self, algorithm, evaluating)
 
         def show(name: str, **known: Any) -> None:

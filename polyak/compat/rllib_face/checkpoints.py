@@ -1,7 +1,7 @@
-"""Checkpoints: a folder with one file, ``model.zip``, and beside it the module by itself, for programs that only act.
+"""Checkpoints: a folder with one file, ``model.zip``, and beside it the module alone, for programs that only act.
 
 The file is a file of :mod:`polyak.checkpoint.saved`, which the plain algorithm loads too, with one member more:
-``algorithm.json``, the settings and the counters of what stands around it. No part of it runs when it is read.
+``algorithm.json``, the settings and counters of RLlib's algorithm. Reading it runs no code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"
 """The folder of modules in that of a checkpoint, as RLlib has it."""
 ABOUT = "rllib_checkpoint.json"
-"""The file by which RLlib's programs tell what a folder is."""
+"""The file by which RLlib's programs recognise a checkpoint folder."""
 _BESIDE = "beside."
 """Tensors of modules that only the learner has are called so in the file."""
 
@@ -52,23 +52,23 @@ class Checkpoint(NamedTuple):
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The folder, as long as the block runs."""
+        """Yields the folder."""
         yield self.path
 
     def to_directory(self, path: Any = None) -> str:
-        """The folder, or a copy of it at ``path``."""
+        """Returns the folder, or a copy of it at ``path``."""
         return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
 
 
 class SavedTraining(NamedTuple):
-    """What :meth:`Algorithm.save` returns: a checkpoint, and the latest result of ``train()``."""
+    """The result of :meth:`Algorithm.save`: a checkpoint, and the latest result of ``train()``."""
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]
 
 
 def folder_of(given: Any) -> str:
-    """The folder of a path, a :class:`Checkpoint` (also Ray's), or of what :meth:`Algorithm.save` returned."""
+    """Returns the folder of a path, a :class:`Checkpoint` (also Ray's), or a result of :meth:`Algorithm.save`."""
     given = getattr(given, "checkpoint", given)
     return str(getattr(given, "path", given))
 
@@ -76,7 +76,7 @@ def folder_of(given: Any) -> str:
 def save(algorithm: Any, path: Any) -> str:
     """See :meth:`Algorithm.save_to_path`."""
     folder, model, config = Path(path), algorithm.model, algorithm.config
-    replays = getattr(config, "store_buffer_in_checkpoints", False) or not config.collects  # then: what is drawn next
+    replays = getattr(config, "store_buffer_in_checkpoints", False) or not config.collects  # then also the next draws
     include = ["replay_buffer"] if replays else []
     values = model.hyperparameters()
     exclude = [name for name in ("policy_kwargs", "learning_rate") if not is_plain(values[name])]
@@ -110,7 +110,8 @@ def save(algorithm: Any, path: Any) -> str:
 
 
 def _save_module(module: Any, folder: Path) -> None:
-    """Write a module for ``RLModule.from_checkpoint``; one whose class no file can name is in ``model.zip`` alone."""
+    """Write a module for ``RLModule.from_checkpoint``, unless no file can name its class: it is in ``model.zip``
+    too."""
     try:
         module.save_to_path(folder)
     except ValueError:
@@ -118,21 +119,21 @@ def _save_module(module: Any, folder: Path) -> None:
 
 
 def described_in(path: Any) -> dict[str, Any]:
-    """The settings and counters of a checkpoint.
+    """Returns the settings and counters of a checkpoint.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged, or none of these.
+        FileNotFoundError: there is no checkpoint.
+        ValueError: it is damaged, or no checkpoint.
     """
     return _contents(path)[0]
 
 
 def _contents(path: Any) -> tuple[dict[str, Any], Saved]:
-    """The settings and counters of a checkpoint, and its model's file."""
+    """Returns the settings and counters of a checkpoint, and its model's file."""
     file = Path(path) / FILE
     if not file.is_file():
         raise FileNotFoundError(f"path={str(path)!r}: there is no {FILE} in it, which save_to_path() writes.")
-    saved = checkpoint.read(file)  # says what is wrong with a zip
+    saved = checkpoint.read(file)  # raises the error about a zip
     with damage_named(path), zipfile.ZipFile(file) as archive:
         if MEMBER not in archive.namelist():
             raise ValueError(f"it is no checkpoint: its {FILE} holds no {MEMBER}, which save_to_path() writes.")
@@ -204,7 +205,7 @@ def _restore_part(algorithm: Any, path: Any, component: str) -> None:
 
 
 def built(path: Any, config: AlgorithmConfig | None, cls: Any, trust: bool = False) -> Any:
-    """An algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
+    """Returns an algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
     described, saved = _contents(path)
     if config is not None:
         return config.build_algo()
@@ -215,7 +216,7 @@ def built(path: Any, config: AlgorithmConfig | None, cls: Any, trust: bool = Fal
 
 
 class _Author(Author):
-    """Of a config in a file."""
+    """The author of a config in a file."""
 
     way_out = (
         "Build the config as it was, and pass it: from_checkpoint(path, config=config). Or pass trust=True, if you "

@@ -1,4 +1,4 @@
-"""BC and MARWIL on a module, all of which one optimizer trains: its parts may serve actor and critic alike."""
+"""BC and MARWIL on a module, trained by a single optimizer, since its parts may be shared by actor and critic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MARWILModuleLearner(MARWILLearner):
     max_grad_norm: Tunable[Tensor | None]
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Algorithm 1, in one step of both."""
+        """Makes one gradient step of actor and critic, algorithm 1."""
         actor, value, metrics = self.objectives(batch)
         loss = actor.loss + value.loss
         self.minimise("actor", loss, self.max_grad_norm)
@@ -59,7 +59,7 @@ class MARWILModuleLearner(MARWILLearner):
 
 @dataclass(eq=False, repr=False)
 class Clipped:
-    """What both have besides."""
+    """Settings that both algorithms share."""
 
     _: KW_ONLY
     max_grad_norm: NonNegative | None = None

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class EnvRunner:
-    """What collects experience in this process, or evaluates.
+    """The runner of this process, which collects experience or evaluates.
 
     Args:
-        hooks: whose metrics.
-        algorithm: what it belongs to.
+        hooks: hold the metrics.
+        algorithm: its algorithm.
         evaluating: whether it evaluates.
     """
 
@@ -66,25 +66,25 @@ class EnvRunner:
 
     @property
     def config(self) -> AlgorithmConfig:
-        """Of evaluation, where ``in_evaluation`` is set, or of training."""
+        """The config of evaluation, with ``in_evaluation`` set, or of training."""
         config: AlgorithmConfig = self._algorithm.config
         return config.evaluation_settings() if self._evaluating else config
 
     @property
     def metrics(self) -> MetricsLogger:
-        """Where callbacks log."""
+        """The logger of callbacks."""
         return self._hooks.evaluation_logger if self._evaluating else self._hooks.metrics_logger
 
     def sample(
         self, *, num_timesteps: int | None = None, num_episodes: int | None = None, explore: bool | None = None
     ) -> list[Any]:
-        """Play without learning; in training, collect for a training step of one's own: see
+        """Play without learning; in training, collect for a program's own training step: see
         :meth:`~polyak.compat.rllib_face.groups.LocalRunner.sample`.
 
         Args:
-            num_timesteps: environment steps, of which the last episodes may bring more.
-            num_episodes: episodes, where no ``num_timesteps`` are given; ``None``: one.
-            explore: as while experience is collected; ``None``: as the config of evaluation says.
+            num_timesteps: environment steps, which the last episodes may exceed.
+            num_episodes: episodes, without ``num_timesteps``; ``None``: one.
+            explore: explore as in training; ``None``: by the config of evaluation.
 
         Returns:
             the :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode` objects that were played to their end.
@@ -106,8 +106,8 @@ class EnvRunner:
             return list(algorithm._evaluators.sample(algorithm.model, asked))
 
     def get_metrics(self) -> dict[str, Any]:
-        """Statistics of what :meth:`sample` has played since they were asked for last, and what callbacks logged; of
-        training nothing, since they are among the results."""
+        """Returns statistics of the episodes that :meth:`sample` has played since the last call, and metrics logged by
+        callbacks; nothing for training, whose metrics are among the results."""
         if not self._evaluating:
             return {}
         played = self._algorithm._evaluators.taken()
@@ -118,11 +118,11 @@ class EnvRunner:
 
 
 class EvaluationRunners(RunnerGroup):
-    """What evaluates: the runner of this process, or those of others.
+    """The evaluation runners, of this process or of others.
 
     Args:
-        hooks: whose metrics.
-        algorithm: what they belong to.
+        hooks: hold the metrics.
+        algorithm: their algorithm.
     """
 
     def __init__(self, hooks: Any, algorithm: Any) -> None:

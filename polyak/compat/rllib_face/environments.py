@@ -1,4 +1,4 @@
-"""Environments by names of one's own, and vectors of them as a config asks for."""
+"""Environments by registered names, and the vectors of environments that a config describes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def register_env(name: str, env_creator: Callable[[Any], gym.Env]) -> None:
     """Give an environment a name, for ``config.environment(name)``, in this program.
 
     Args:
-        name: one that is taken already stands for the new environment from now on.
+        name: an existing name is reassigned.
         env_creator: called with an :class:`EnvContext`.
 
     Raises:
@@ -42,19 +42,19 @@ def register_env(name: str, env_creator: Callable[[Any], gym.Env]) -> None:
 
 
 def registered() -> Mapping[str, Callable[[Any], gym.Env]]:
-    """Names that :func:`register_env` has given, now and later."""
+    """Returns names that :func:`register_env` has given, now and later."""
     return _REGISTERED
 
 
 class EnvContext(dict[str, Any]):
-    """What an environment is made from: ``env_config``, and which one it is.
+    """The argument of environments: ``env_config``, and the position of the environment.
 
     Args:
         env_config: its entries.
-        worker_index: of the process that collects experience; 0: this one.
-        vector_index: which environment of that process.
-        num_workers: processes that collect experience.
-        remote: whether it is stepped in a process of its own.
+        worker_index: number of its process; 0: this one.
+        vector_index: number of the environment in that process.
+        num_workers: number of processes that collect experience.
+        remote: whether it has its own process.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class EnvContext(dict[str, Any]):
 
 
 def creator_of(env: Any) -> Callable[[EnvContext], gym.Env]:
-    """What makes the environment that ``environment(env)`` names.
+    """Returns the function that makes the environment of ``environment(env)``.
 
     Raises:
-        HyperparameterError: there is none, or it is an environment already.
+        HyperparameterError: there is no such environment, or ``env`` is one already.
     """
     require(env is not None, "env", env, "say what to learn in: config.environment('CartPole-v1').")
     made = isinstance(env, gym.Env | gym.vector.VectorEnv | VecEnv)
@@ -98,7 +98,7 @@ def creator_of(env: Any) -> Callable[[EnvContext], gym.Env]:
 
 
 def _takes_one(create: Callable[..., Any]) -> bool:
-    """Whether it can be called with one argument; true where Python does not know."""
+    """Whether a function can be called with one argument; True if Python cannot inspect it."""
     try:
         inspect.signature(create).bind(None)
     except TypeError:
@@ -125,13 +125,13 @@ class LimitedReward(gym.RewardWrapper[Any, Any]):
         self.limit = limit
 
     def reward(self, reward: Any) -> float:
-        """One reward."""
+        """Returns the limited reward."""
         return float(limited(reward, self.limit))
 
 
 def limited(rewards: Any, limit: bool | float) -> Any:
-    """Rewards as one learns from them: their sign (``True``), themselves (``False``), or within plus and minus a
-    number."""
+    """Returns rewards as one learns from them: their sign (``True``), themselves (``False``), or within plus and minus
+    a number."""
     if limit is True or limit is False:
         return np.sign(rewards) if limit else rewards
     return np.clip(rewards, -limit, limit)
@@ -150,7 +150,7 @@ def scaled_space(space: gym.Space) -> gym.Space:
 
 
 def scaled(env: gym.Env) -> gym.Env:
-    """With actions of the :func:`scaled_space`."""
+    """Wraps an environment so that its actions are in the :func:`scaled_space`."""
     space: Any = scaled_space(env.action_space)
     if space is env.action_space:
         return env
@@ -158,7 +158,7 @@ def scaled(env: gym.Env) -> gym.Env:
 
 
 def in_units_of(space: gym.spaces.Box, action: Any) -> np.ndarray:
-    """Actions [..., *shape] in [-1, 1] as the Box has them, which contains them."""
+    """Returns actions [..., *shape] in [-1, 1] as the Box has them, which contains them."""
     low, high = wide_bounds(space)
     return clipped(low + (np.asarray(action) + 1) / 2 * (high - low), space)
 
@@ -167,7 +167,7 @@ class ScaledActions(gym.wrappers.RescaleAction):
     """Actions in [-1, 1] for those of the environment."""
 
     def action(self, action: Any) -> np.ndarray:
-        """The environment's own action, which is in its space."""
+        """Returns the environment's own action, which is in its space."""
         return in_units_of(self.env.action_space, action)  # type: ignore[arg-type]
 
     @property
@@ -186,7 +186,7 @@ class Named(NamedObservation):
 
 
 def own_spaces(env: VecEnv) -> tuple[gym.Space, gym.Space]:
-    """Observations and actions of the environments themselves, however deep, in their own units."""
+    """Returns the observation and action spaces of the innermost environments, in their own units."""
     nested, scales = env.env_is_wrapped(Named)[0], env.env_is_wrapped(ScaledActions)[0]
     observations: gym.Space = env.get_attr("own_observation_space", 0)[0] if nested else env.observation_space
     actions: gym.Space = env.get_attr("own_action_space", 0)[0] if scales else env.action_space
@@ -194,7 +194,7 @@ def own_spaces(env: VecEnv) -> tuple[gym.Space, gym.Space]:
 
 
 def portable(config: AlgorithmConfig) -> AlgorithmConfig:
-    """A config for another process, which does not know the names of this one."""
+    """Returns a copy of a config for another process, which lacks the registered names of this one."""
     other = config.copy(copy_frozen=False)
     if isinstance(config.env, str) and config.env in _REGISTERED:
         other.__dict__["env"] = _REGISTERED[config.env]
@@ -203,13 +203,13 @@ def portable(config: AlgorithmConfig) -> AlgorithmConfig:
 
 
 class Maker:
-    """Makes the environments of a config, one by one; can be pickled where the config's settings can.
+    """Makes the environments of a config, one by one; can be pickled if the config's settings can.
 
     Args:
-        config: what to make.
-        training: whether they are to learn in: rewards are limited there alone.
+        config: the config.
+        training: whether they are for training: only then rewards are limited.
         created: called with each environment and its context.
-        worker_index: of the process that they are made in.
+        worker_index: number of their process.
     """
 
     def __init__(
@@ -250,10 +250,10 @@ class Maker:
 def make_environments(
     config: AlgorithmConfig, training: bool, created: Callable[..., None] | None = None, worker_index: int = 0
 ) -> VecEnv:
-    """The vector of environments that one process steps.
+    """Makes the vector of environments that one process steps.
 
     Raises:
-        HyperparameterError: the config names none, or one whose spaces are not those that it says.
+        HyperparameterError: the config names no environment, or one with other spaces than the config's.
     """
     maker = Maker(config, training, created, worker_index)
     if training and not config.disable_env_checking and not isinstance(config.env, str):
@@ -275,7 +275,7 @@ def make_environments(
 
 
 def look_over(env: gym.Env) -> None:
-    """Check an environment of one's own, and close it."""
+    """Check a program's own environment, and close it."""
     try:
         check_env(env, warn=False)
     finally:
@@ -283,18 +283,18 @@ def look_over(env: gym.Env) -> None:
 
 
 class Spaces(NamedTuple):
-    """What must be known of environments that may be elsewhere."""
+    """The spaces of environments, which may be in other processes."""
 
     observations: gym.Space
     actions: gym.Space
     own_actions: gym.Space
-    """Of the environments themselves, in their own units."""
+    """The action space of the environments themselves, in their own units."""
     turned: bool
     """Whether there are images with the channels last."""
 
     @classmethod
     def of(cls, env: VecEnv) -> Spaces:
-        """Those of environments that are here."""
+        """Returns the spaces of environments in this process."""
         return cls(env.observation_space, env.action_space, own_spaces(env)[1], has_channels_last(env))
 
 

@@ -19,8 +19,8 @@ class PlayedEpisode(SingleAgentEpisode):
     as they are learned from and infos of all steps, and the latest observation alone.
 
     Args:
-        observation: of its beginning.
-        info: of its beginning.
+        observation: the first observation.
+        info: the info of the reset.
     """
 
     _known: tuple[float, int] | None = None
@@ -30,7 +30,7 @@ class PlayedEpisode(SingleAgentEpisode):
 
     @classmethod
     def ended(cls, info: dict[str, Any]) -> PlayedEpisode:
-        """One that was played in another process, of which only the last info is known, with the statistics in it."""
+        """Makes an episode that was played in another process from its last info, which holds its statistics."""
         made = cls(None, info)
         made.is_truncated = bool(info.get("TimeLimit.truncated", False))
         made.is_terminated = not made.is_truncated
@@ -38,7 +38,7 @@ class PlayedEpisode(SingleAgentEpisode):
         return made
 
     def add(self, observation: Any, action: Any, reward: float, done: bool, info: dict[str, Any]) -> None:
-        """One more step. ``observation`` is what it led to, of the next episode where it was the last."""
+        """Adds a step. ``observation`` is its successor, or the first of the next episode if the step was the last."""
         cut = done and bool(info.get("TimeLimit.truncated", False))
         last = info.get("terminal_observation", observation) if done else observation
         self.observations.clear()
@@ -77,10 +77,10 @@ class PlayedEpisode(SingleAgentEpisode):
 
 
 class EpisodesForHooks:
-    """Shows hooks the episodes of a vector of environments, step by step.
+    """Passes the episodes of a vector of environments to hooks, step by step.
 
     Args:
-        show: called with a hook's name and what it is shown.
+        show: called with a hook's name and its arguments.
         env: the vector of environments.
     """
 
@@ -90,7 +90,7 @@ class EpisodesForHooks:
         self._touched: list[PlayedEpisode] = []
 
     def step(self, index: int, observation: Any, action: Any, reward: float, done: bool, info: dict[str, Any]) -> None:
-        """One environment has made a step."""
+        """Record a step of one environment."""
         if (episode := self._running.get(index)) is None:
             infos = getattr(self._env, "reset_infos", None)
             episode = self._running[index] = PlayedEpisode(None, infos[index] if infos else None)
@@ -105,11 +105,11 @@ class EpisodesForHooks:
             del self._running[index]
 
     def drop(self) -> None:
-        """Those that have not ended do not continue."""
+        """Drop the running episodes."""
         self._running = {}
 
     def sampled(self) -> None:
-        """A series of steps is over."""
+        """Called after a series of steps."""
         samples = list({id(episode): episode for episode in self._touched}.values())
         self._touched = []
         self._show("on_sample_end", samples=samples)
@@ -169,7 +169,7 @@ class EndsElsewhere(BaseCallback):
 
 
 def shown_by(episodes: EpisodesForHooks) -> Callable[[dict[str, Any], dict[str, Any]], None]:
-    """A callback of :func:`~polyak.evaluation.in_environments.evaluate` that shows each step."""
+    """Returns a callback of :func:`~polyak.evaluation.in_environments.evaluate` that shows each step."""
 
     def note(known: dict[str, Any], _: dict[str, Any]) -> None:
         index = known["i"]

@@ -1,13 +1,13 @@
-"""What can go wrong here and nowhere else."""
+"""Errors that only RLlib's API raises."""
 
 
 class EnvError(Exception):
-    """RLlib's, for programs to raise or to catch: an environment is not what it should be."""
+    """RLlib's exception about an invalid environment, for programs that raise or catch it."""
 
 
 class UnsupportedSpaceException(Exception):
-    """RLlib's, for programs to raise or to catch: a space is not one that they know."""
+    """RLlib's exception about an unsupported space, for programs that raise or catch it."""
 
 
 class NotThereYetError(NotImplementedError):
-    """A setting that RLlib has and that is understood, but that nothing carries out so far."""
+    """A setting of RLlib that is known but not supported yet."""

@@ -1,4 +1,4 @@
-"""Episodes played without learning: what an evaluation is, and how it is done in this process."""
+"""Evaluation: episodes played without learning, in this process."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Played(NamedTuple):
 
 
 class EvaluationOrder(NamedTuple):
-    """What is to be played."""
+    """A request to play episodes."""
 
     duration: int
     in_steps: bool
-    """Whether that counts steps, of which the last episodes may bring more, and not episodes."""
+    """Whether the duration counts steps, which the last episodes may exceed, instead of episodes."""
     explores: bool
     """Whether actions are sampled as in training."""
     seed: int
 
 
 def play(model: Any, env: Any, order: EvaluationOrder, callback: Any = None) -> Played:
-    """Play what was ordered; ``callback``: see :func:`~polyak.evaluation.in_environments.evaluate`."""
+    """Play the requested episodes; ``callback``: see :func:`~polyak.evaluation.in_environments.evaluate`."""
     seed = order.seed % (2**32 - env.num_envs)
     returns: list[float] = []
     lengths: list[int] = []
@@ -54,7 +54,7 @@ def play(model: Any, env: Any, order: EvaluationOrder, callback: Any = None) -> 
 
 
 def order_of(config: AlgorithmConfig, played: int) -> EvaluationOrder:
-    """The next evaluation, after so many others."""
+    """Returns the next evaluation, after so many others."""
     own = config.evaluation_settings()
     duration = 1 if config.evaluation_duration == "auto" else config.evaluation_duration
     seed = (config.seed or 0) + SEEDS_APART * (played + 1)
@@ -62,16 +62,16 @@ def order_of(config: AlgorithmConfig, played: int) -> EvaluationOrder:
 
 
 class LocalEvaluators:
-    """Plays in this process, when it is asked for the result.
+    """Evaluates in this process, when the result is read.
 
     Args:
-        config: of the whole.
-        created: called with each environment and its context; ``None``: nothing is.
+        config: the algorithm's config.
+        created: called with each environment and its context, unless ``None``.
 
     Attributes:
-        metrics: where pieces before the module log.
-        show: shows episodes step by step, see :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`; ``None``:
-            nothing does.
+        metrics: the logger of pieces before the module.
+        show: gets episodes step by step, see :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`; may be
+            ``None``.
     """
 
     show: Callable[..., None] | None = None
@@ -86,7 +86,7 @@ class LocalEvaluators:
 
     @property
     def env(self) -> Any:
-        """The environments, made when they are asked for first."""
+        """The environments, made at the first access."""
         if self._env is None:
             self._env = make_environments(self._config, training=False, created=self._created)
         return self._env
@@ -96,10 +96,10 @@ class LocalEvaluators:
         self._order = model, order
 
     def iterate(self) -> None:
-        """There are no games meanwhile."""
+        """Does nothing: episodes are played in :meth:`result`."""
 
     def result(self) -> Played:
-        """What was ordered."""
+        """Plays the requested episodes and returns their statistics."""
         assert self._order is not None
         return self._played(*self._order, self.show)
 
@@ -116,7 +116,7 @@ class LocalEvaluators:
         return played
 
     def _follow(self, model: Any, order: EvaluationOrder) -> None:
-        """Let the pieces here continue from what those of training have learned."""
+        """Copy the learned state of the training pieces to the pieces here."""
         theirs = layers_of(model.get_env())
         for layer in layers_of(self.env):
             layer.rl_module, layer.metrics, layer.explore = theirs[0].rl_module, self.metrics, order.explores
@@ -124,11 +124,11 @@ class LocalEvaluators:
         load_state_of_pieces(self.env, state)
 
     def renewed(self) -> list[int]:
-        """Nothing: no process is ever replaced."""
+        """Returns an empty list: no process is ever replaced."""
         return []
 
     def sample(self, model: Any, order: EvaluationOrder) -> list[PlayedEpisode]:
-        """Episodes themselves, each time others."""
+        """Plays and returns new episodes."""
         ended: list[PlayedEpisode] = []
 
         def show(name: str, **known: Any) -> None:
@@ -142,7 +142,7 @@ class LocalEvaluators:
         return ended
 
     def taken(self) -> list[PlayedEpisode]:
-        """Those of :meth:`sample` since this was asked last."""
+        """Returns the episodes of :meth:`sample` since the last call."""
         found, self._sampled = self._sampled, []
         return found
 

@@ -1,4 +1,4 @@
-"""What RLlib's own example programs run by: the arguments of a script, and an experiment with a config.
+"""The functions of RLlib's example programs: the arguments of a script, and an experiment with a config.
 
 With ``--no-tune`` the algorithm is trained here, and needs no Ray; else by Ray Tune.
 """
@@ -33,13 +33,13 @@ def add_rllib_example_script_args(
     default_iters: int = 200,
     default_timesteps: int = 100_000,
 ) -> argparse.ArgumentParser:
-    """A parser with the arguments of RLlib's example programs, under their names and with their defaults.
+    """Returns a parser with the arguments of RLlib's example programs, under their names and with their defaults.
 
     Args:
-        parser: to add them to; ``None``: a new one.
-        default_reward: of ``--stop-reward``, the mean return that is enough.
-        default_iters: of ``--stop-iters``.
-        default_timesteps: of ``--stop-timesteps``, in environment steps.
+        parser: the parser to add them to; ``None``: a new one.
+        default_reward: default of ``--stop-reward``, the mean return at which training stops.
+        default_iters: default of ``--stop-iters``.
+        default_timesteps: default of ``--stop-timesteps``, in environment steps.
     """
     parser = argparse.ArgumentParser() if parser is None else parser
     add = parser.add_argument
@@ -68,7 +68,7 @@ def should_stop(stop: Mapping[str, Any], results: Mapping[str, Any], keep_ray_up
 
     Args:
         stop: key of a result, of nested ones with slashes -> its least value.
-        results: of ``train()``.
+        results: the results of ``train()``.
         keep_ray_up: do not shut Ray down then.
     """
     for key, least in stop.items():
@@ -93,25 +93,25 @@ def run_rllib_example_script_experiment(
     scheduler: Any = None,
     progress_reporter: Any = None,
 ) -> Any:
-    """Train as a config and the arguments of a script say.
+    """Train by a config and the arguments of a script.
 
     Args:
         base_config: takes the settings that were given as arguments.
-        args: what the parser of :func:`add_rllib_example_script_args` returned; ``None``: those of the program.
+        args: arguments from the parser of :func:`add_rllib_example_script_args`; ``None``: those of the program.
         stop: see :func:`should_stop`; ``None``: ``--stop-reward``, ``--stop-timesteps`` and ``--stop-iters``.
         success_metric: with ``--as-test``, one key and the value that must be reached; ``None``: the mean return.
-        trainable: for the Tuner, instead of the config's algorithm.
-        tune_callbacks: of the Tuner.
+        trainable: replaces the config's algorithm for the Tuner.
+        tune_callbacks: callbacks of the Tuner.
         keep_config: leave the config as it is.
         keep_ray_up: do not shut Ray down at the end.
-        scheduler: of the Tuner.
-        progress_reporter: of the Tuner.
+        scheduler: scheduler of the Tuner.
+        progress_reporter: reporter of the Tuner.
 
     Returns:
         with ``--no-tune`` the last result; else the Tuner's.
 
     Raises:
-        HyperparameterError: an argument that cannot be carried out here.
+        HyperparameterError: an unsupported argument.
         ValueError: ``--as-test``, and the value was not reached.
     """
     args = add_rllib_example_script_args().parse_args() if args is None else args
@@ -146,7 +146,7 @@ def run_rllib_example_script_experiment(
 
 
 def _take(config: Any, args: Any) -> None:
-    """Set what was given."""
+    """Apply the given arguments to the config."""
     given = {name: value for name, value in vars(args).items() if value is not None}
     config.framework(args.framework)
     if args.env is not None and config.env is None:
@@ -171,7 +171,7 @@ def _tuner(
 ) -> Any:
     kind = trainable or tune_trainable(config)
     tune = import_module("ray.tune")
-    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # Tune's newer output asks no progress reporter
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # Tune's newer output uses no progress reporter
     run = tune.RunConfig(
         failure_config=tune.FailureConfig(max_failures=0, fail_fast="raise"),
         stop=dict(stop),
@@ -200,7 +200,7 @@ def _judge(found: Any, args: Any, stop: Mapping[str, Any], metric: Mapping[str, 
 
 
 def _at(result: Any, key: str) -> Any:
-    """The entry of a nested key; ``None``: there is none."""
+    """Returns the entry of a nested key; ``None`` if there is none."""
     for part in key.split("/"):
         result = result.get(part.strip()) if isinstance(result, Mapping) else None
     return result

@@ -26,13 +26,13 @@ class MeanStdFilter:
 
 
 class FilteredEnv(VecNormalize):
-    """Environments under a filter.
+    """Environments with a filter.
 
     Args:
         env: the environments.
         how: the filter.
         gamma: discount of one step.
-        training: whether statistics follow what is seen, and rewards are those to learn from.
+        training: whether statistics are updated, and rewards are for learning.
     """
 
     def __init__(self, env: VecEnv, how: MeanStdFilter, gamma: float, training: bool) -> None:
@@ -41,6 +41,6 @@ class FilteredEnv(VecNormalize):
 
 
 def filter_around(env: Any) -> FilteredEnv | None:
-    """The filter of environments, if they have one."""
+    """Returns the filter of environments, if they have one."""
     found = None if env is None else unwrap_vec_normalize(env)
     return found if isinstance(found, FilteredEnv) else None

@@ -23,13 +23,13 @@ def is_atari(env: gym.Env | str) -> bool:
 def wrap_atari_for_new_api_stack(
     env: gym.Env, dim: int = 64, frameskip: int = 4, framestack: int | None = None, grayscale: bool = True
 ) -> gym.Env:
-    """A game of Atari as RLlib's programs prepare it: observations [dim, dim, framestack or 1], float32 in [-1, 1].
+    """Wraps an Atari game as RLlib's programs do: observations [dim, dim, framestack or 1], float32 in [-1, 1].
 
     Args:
-        env: the game itself, which shows every frame.
+        env: the game itself, without frame skip.
         dim: height and width.
-        frameskip: frames of which one is shown.
-        framestack: frames that are shown at once; ``None``: one.
+        frameskip: number of frames per action.
+        framestack: number of stacked frames; ``None``: one.
         grayscale: must be ``True``.
 
     Raises:
@@ -56,13 +56,13 @@ def _in_units(frame: np.ndarray) -> np.ndarray:
 
 
 class MultiAgentEnv(gym.Env[Any, Any]):
-    """Several agents in one environment, by their names: what ``reset`` and ``step`` take and return are dicts.
+    """Several agents in one environment, by name: arguments and results of ``reset`` and ``step`` are dicts.
 
     Algorithms here train one agent, and refuse it.
 
     Attributes:
-        possible_agents: names of those that there may be.
-        agents: names of those that there are.
+        possible_agents: names of all possible agents.
+        agents: names of the present agents.
         observation_spaces: name -> space.
         action_spaces: name -> space.
     """
@@ -74,26 +74,26 @@ class MultiAgentEnv(gym.Env[Any, Any]):
         self.action_spaces: Mapping[Any, gym.Space] | None = vars(self).get("action_spaces")
 
     def get_observation_space(self, agent_id: Any) -> gym.Space:
-        """Of an agent; the common one, if there are none by name."""
+        """Returns the observation space of an agent; the common one, if there are none by name."""
         return self.observation_space if self.observation_spaces is None else self.observation_spaces[agent_id]
 
     def get_action_space(self, agent_id: Any) -> gym.Space:
-        """Of an agent; the common one, if there are none by name."""
+        """Returns the action space of an agent; the common one, if there are none by name."""
         return self.action_space if self.action_spaces is None else self.action_spaces[agent_id]
 
     @property
     def num_agents(self) -> int:
-        """How many there are."""
+        """The number of present agents."""
         return len(self.agents)
 
     @property
     def max_num_agents(self) -> int:
-        """How many there may be."""
+        """The number of possible agents."""
         return len(self.possible_agents)
 
 
 def make_multi_agent(env_name_or_creator: str | Callable[[Any], gym.Env]) -> type[MultiAgentEnv]:
-    """A class of environments with ``config["num_agents"]`` copies of one, each played by an agent 0, 1, ..."""
+    """Returns a class of environments with ``config["num_agents"]`` copies of one, each played by an agent 0, 1, ..."""
 
     class Copies(MultiAgentEnv):
         """Agents that do not meet."""

@@ -1,4 +1,4 @@
-"""Experience collected, and learned from, in this process: what runners are without further processes."""
+"""Runners and learners of this process: collecting and learning without further processes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def beside(learner: Any) -> dict[str, Any]:
 
 
 class RunnerGroup:
-    """What programs call of runners, here or in other processes."""
+    """The methods of runner groups for programs, in this process or in others."""
 
     @property
     def local_env_runner(self) -> Any:
-        """The runner of this process; ``None``: there is none."""
+        """The runner of this process; ``None`` if there is none."""
         return None
 
     def num_remote_env_runners(self) -> int:
@@ -35,7 +35,7 @@ class RunnerGroup:
         return 0
 
     def num_remote_workers(self) -> int:
-        """As :meth:`num_remote_env_runners`."""
+        """RLlib's former name of :meth:`num_remote_env_runners`."""
         return self.num_remote_env_runners()
 
     def foreach_env_runner(
@@ -49,16 +49,18 @@ class RunnerGroup:
         return_obj_refs: bool = False,
         **health: bool,
     ) -> list[Any]:
-        """What a function returns of each runner that answers.
+        """Returns a function's results for each runner that answers.
 
         Args:
-            func: called with a runner, which has ``env``, ``config`` and ``worker_index``; or the name of its method.
+            func: called with a runner, which has ``env``, ``config`` and ``worker_index``; or the name of a runner's
+                method.
             kwargs: its further arguments.
-            local_env_runner: also with that of this process, if there is one.
-            remote_worker_ids: with which of the others, from 1; ``None``: all.
+            local_env_runner: include the runner of this process, if there is one.
+            remote_worker_ids: numbers of the other runners, from 1; ``None``: all.
             timeout_seconds: must be ``None``.
             return_obj_refs: must be false.
-            health: RLlib's ``healthy_only`` and ``mark_healthy``: only those that answer are there, whatever they say.
+            health: RLlib's ``healthy_only`` and ``mark_healthy``, which have no effect: only runners that answer are
+                included.
         """
         fix = "runners have as long as sample_timeout_s says. Leave it out."
         require(timeout_seconds is None, "timeout_seconds", timeout_seconds, fix)
@@ -74,11 +76,11 @@ class RunnerGroup:
         return found
 
     def _elsewhere(self, function: Callable[[Any], list[Any]]) -> list[list[Any]]:
-        """What a function returns of each runner in another process."""
+        """Returns a function's results for each runner in another process."""
         raise NotImplementedError
 
     def recreated(self) -> list[int]:
-        """Runners in other processes, from 1, that have taken the place of others since this was asked last."""
+        """Returns the runners in other processes, numbered from 1, that were replaced since the last call."""
         return []
 
 
@@ -87,16 +89,16 @@ def _of_chosen(asked: Callable[[Any], Any], chosen: Collection[int] | None, runn
 
 
 class LocalRunner(RunnerGroup):
-    """Experience collected in this process, and learned from as soon as it is there: the iterations of a model's
-    training, one by one, for programs that never say how many.
+    """Collects experience and learns from it in this process: the iterations of a model's training, one by one, for
+    programs that do not give their number.
 
-    As many steps as were made are expected to follow, so that gradient steps are compiled once a run has become long.
+    It expects as many steps as it has made, so that gradient steps are compiled once a run is long.
 
     Args:
         model: polyak's algorithm, with its environments.
-        callback: called at each step; ``None``: nothing is.
-        restart: begin to count at zero.
-        local_env_runner: as programs are shown it.
+        callback: called at each step, unless ``None``.
+        restart: reset the counters.
+        local_env_runner: the runner that programs get.
     """
 
     num_healthy_env_runners = num_restarts = 0
@@ -114,12 +116,12 @@ class LocalRunner(RunnerGroup):
 
     @property
     def env(self) -> Any:
-        """The vector of environments; ``None`` where there are none."""
+        """The vector of environments; ``None`` without any."""
         return self.model.get_env()
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Around the training steps of one iteration."""
+        """The context of the training steps of one iteration."""
         model = self.model
         if self._began is None:
             _, self._callback = model._setup_learn(1, self._callback, self._restart, type(model).__name__)
@@ -134,23 +136,24 @@ class LocalRunner(RunnerGroup):
             yield
 
     def iterate(self) -> bool:
-        """Collect one batch and learn from it. False: a callback asked to stop."""
+        """Collects one batch and learns from it. False if a callback stopped training."""
         return bool(self._loop.iterate())
 
-    # -- what training steps of a program's own call -------------------------------------------------------------------
+    # -- methods for training steps of a program's own -----------------------------------------------------------------
 
     def sample(
         self, *, num_timesteps: int | None = None, num_episodes: int | None = None, explore: bool | None = None
     ) -> list[SingleAgentEpisode]:
-        """Collect without learning.
+        """Collects experience without learning.
 
         Args:
-            num_timesteps: of all environments together, at least so many; ``None`` without ``num_episodes``: a rollout.
-            num_episodes: as many that have ended, all of them begun anew; others are dropped.
-            explore: must be ``None``, or as the config says.
+            num_timesteps: least number of steps of all environments together; ``None`` without ``num_episodes``: a
+                rollout.
+            num_episodes: number of complete episodes, all of them new; others are dropped.
+            explore: must be ``None``, or the config's value.
 
         Returns:
-            the stretches of episodes, with what the module has said of each step.
+            the stretches of episodes, with the module's outputs for each step.
 
         Raises:
             HyperparameterError: both are given; or the algorithm learns from no rollouts.
@@ -179,7 +182,7 @@ class LocalRunner(RunnerGroup):
     _going_on: Mapping[int, SingleAgentEpisode] = {}
 
     def sync_weights(self, **options: Any) -> None:
-        """Nothing: what acts are the networks that learn, or is given them before the next step."""
+        """Does nothing: the learner's networks act, or runners get them before the next step."""
 
     def follow(self) -> None:
         """Count on from where the model has been brought."""
@@ -210,7 +213,7 @@ def synchronous_parallel_sample(
 
     Args:
         worker_set: ``algo.env_runner_group``.
-        max_env_steps, max_agent_steps: at least so many steps.
+        max_env_steps, max_agent_steps: least number of steps.
         concat: return all episodes in one list; ``False``: in a list of lists.
         sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
         random_actions: must be false.

@@ -30,15 +30,15 @@ from polyak.loops.updates import Gained, record_means
 
 Weights = dict[str, np.ndarray]
 MOVING = frozenset(["kl_coef", "_n_updates"])
-"""What learning moves of a model besides its learner."""
+"""Attributes of a model, outside of its learner, that learning changes."""
 
 _LEARNS: ContextVar[tuple[Any, Any] | None] = ContextVar("model and module", default=None)
-"""What the learner group learns with that an algorithm is making."""
+"""The model and module of the learner group that an algorithm is making."""
 
 
 @contextmanager
 def learns_with(model: Any, module: Any) -> Iterator[None]:
-    """While this lasts, a new learner group is that of a model."""
+    """While the block runs, a new learner group is that of a model."""
     token = _LEARNS.set((model, module))
     try:
         yield
@@ -47,11 +47,11 @@ def learns_with(model: Any, module: Any) -> Iterator[None]:
 
 
 class LearnerGroup:
-    """The learner, in this process: that of an algorithm, or one by itself, which is given episodes.
+    """The learner of this process: an algorithm's, or one by itself that gets episodes.
 
     Args:
-        config: of the algorithm.
-        module_spec: the module, with its spaces, where there is no algorithm.
+        config: the algorithm's config.
+        module_spec: the module, with its spaces, without an algorithm.
         placement_group: RLlib's, which must be ``None``.
     """
 
@@ -75,10 +75,10 @@ class LearnerGroup:
         """Learn from episodes: see :meth:`~polyak.compat.rllib_face.learners.base.TorchLearner.learn_from_episodes`.
 
         Args:
-            others: RLlib's, which must ask for nothing.
+            others: RLlib's other arguments, which must be unset.
 
         Returns:
-            one dict: name of a module -> what was measured.
+            one dict: name of a module -> its metrics.
         """
         for name, value in others.items():
             require(not value, name, value, "a learner here learns from episodes=[...]. Leave it out.")
@@ -104,15 +104,15 @@ class LearnerGroup:
     def get_state(
         self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
     ) -> dict[str, Any]:
-        """What it has learned, all of it copied.
+        """Returns a copy of the learned state.
 
         Args:
-            components: names of parts that are wanted, such as ``"learner/rl_module"``; ``None``: all.
-            not_components: names of those that are left out.
-            inference_only: of modules what acting needs.
+            components: names of parts, such as ``"learner/rl_module"``; ``None``: all.
+            not_components: names of parts to leave out.
+            inference_only: only the tensors of modules that acting needs.
 
         Returns:
-            ``{"learner": {"rl_module": name -> arrays, "optimizer": name -> state, "learning": what else there is}}``.
+            ``{"learner": {"rl_module": name -> arrays, "optimizer": name -> state, "learning": the rest}}``.
 
         Raises:
             HyperparameterError: there is no part of that name.
@@ -137,7 +137,7 @@ class LearnerGroup:
         return {"learner": found} if found else {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned, or some of it.
+        """Restore a state that :meth:`get_state` returned, or parts of it.
 
         Raises:
             ValueError: another module, names or shapes.
@@ -173,11 +173,11 @@ class LearnerGroup:
         return learner if isinstance(learner, TorchLearner) else SimpleNamespace(module=MultiRLModule(self._modules))
 
     def get_weights(self, module_ids: Any = None, inference_only: bool = False) -> dict[str, Weights]:
-        """Arrays by name, under the module's name: what its ``get_state()`` returns.
+        """Returns the results of the modules' ``get_state()``, by name of the module.
 
         Args:
-            module_ids: of which modules; ``None``: of all.
-            inference_only: what acting needs.
+            module_ids: names of modules; ``None``: all.
+            inference_only: only the tensors that acting needs.
         """
         modules = self._modules
         wanted = list(modules) if module_ids is None else list(module_ids)
@@ -186,10 +186,10 @@ class LearnerGroup:
         return {name: modules[name].get_state(inference_only=inference_only) for name in wanted}
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put back what :meth:`get_weights` returned, or that of some modules.
+        """Restore weights that :meth:`get_weights` returned, of all or some modules.
 
         Raises:
-            ValueError: another module, names or shapes. Nothing has changed then.
+            ValueError: another module, names or shapes; nothing is changed then.
         """
         modules = self._modules
         if unknown := sorted(weights.keys() - {*modules}):
@@ -214,19 +214,19 @@ class LearnerGroup:
         """Learn on from where the model has been brought: it is the learner's own."""
 
     def settle(self) -> None:
-        """Bring the model to where the learner is: it is there."""
+        """Update the model from the learner: it is there."""
 
     def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
-        """What a function returns of each learner."""
+        """Returns the results of a function of each learner."""
         return [func(self.model.learner)]
 
     def stop(self) -> None:
-        """Let a learner of a program's own end what it has begun."""
+        """Let a program's own learner end its work."""
         if isinstance(self.model.learner, TorchLearner):
             self.model.learner.shutdown()
 
     def shutdown(self) -> None:
-        """As :meth:`stop`."""
+        """RLlib's other name of :meth:`stop`."""
         self.stop()
 
 
@@ -235,10 +235,10 @@ def _fits(own: Any, given: Any) -> bool:
 
 
 class Unplayed(gym.Env[Any, Any]):
-    """Environments that are never played, of which a model has the spaces.
+    """Environments that are never played, which give a model its spaces.
 
     Args:
-        observation_space, action_space: are these.
+        observation_space, action_space: the spaces.
     """
 
     def __init__(self, observation_space: Any, action_space: Any) -> None:
@@ -246,7 +246,7 @@ class Unplayed(gym.Env[Any, Any]):
 
 
 def _alone(config: Any, module_spec: Any) -> tuple[Any, Any]:
-    """A model that has a learner and no environments, and its module."""
+    """Returns a model that has a learner and no environments, and its module."""
     spec = of_one_agent(module_spec or config.get_multi_rl_module_spec())
     spaces = spec.observation_space, spec.action_space
     fix = "a learner without an algorithm must know what its module reads: give get_multi_rl_module_spec(spaces=...)."

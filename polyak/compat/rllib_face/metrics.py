@@ -15,11 +15,11 @@ from polyak.hyperparameters.declaration import require
 
 
 class MetricsLogger:
-    """Numbers of callbacks, reported under ``env_runners``, of learners, under ``learners``, and of an algorithm's own
-    training steps.
+    """Logs numbers of callbacks, reported under ``env_runners``, of learners, under ``learners``, and of an algorithm's
+    own training steps.
 
     Args:
-        known: numbers that are counted elsewhere, by the names under which they are peeked at.
+        known: functions that return further counts, by name, for :meth:`peek`.
     """
 
     def __init__(self, known: Mapping[tuple[str, ...], Callable[[], Any]] | None = None) -> None:
@@ -37,17 +37,16 @@ class MetricsLogger:
         clear_on_reduce: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note a number.
+        """Log a number.
 
         Args:
             key: its name, or a tuple of names, by which results are nested.
             value: the number.
             reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"`` (the last one),
-                ``"ema"`` (a mean in which older ones count less and less) or ``"item_series"`` (all); ``None``: the
-                mean.
-            window: of how many; ``None``: of those of one iteration.
-            ema_coeff: what each new number counts in ``"ema"``; ``None``: 0.01.
-            clear_on_reduce: begin again at zero with each iteration; ``None``: as ``reduce`` says.
+                ``"ema"`` (an exponential moving average) or ``"item_series"`` (all); ``None``: the mean.
+            window: number of latest values; ``None``: the values of one iteration.
+            ema_coeff: weight of a new number in ``"ema"``; ``None``: 0.01.
+            clear_on_reduce: restart at zero in each iteration; ``None``: by ``reduce``.
 
         Raises:
             HyperparameterError: another ``reduce``, or an unknown option.
@@ -68,7 +67,7 @@ class MetricsLogger:
         kept.append(value)
 
     def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = (), **options: Any) -> None:
-        """:meth:`log_value` of each entry, nested as they are, under ``key``."""
+        """Log each entry of nested dicts under ``key``: see :meth:`log_value`."""
         above = _names(key)
         for name, value in value_dict.items():
             if isinstance(value, Mapping):
@@ -78,31 +77,31 @@ class MetricsLogger:
 
     @contextmanager
     def log_time(self, key: Any, **options: Any) -> Iterator[None]:
-        """Around what takes some time: :meth:`log_value` of its seconds."""
+        """Logs the seconds of a block: see :meth:`log_value`."""
         began = time.perf_counter()
         yield
         self.log_value(key, time.perf_counter() - began, **options)
 
     def aggregate(self, metrics: Iterable[Any], *, key: Any = None) -> None:
-        """Nothing: what runners and learners have returned is among the results already."""
+        """Does nothing: the results of runners and learners are reported already."""
 
     def peek(self, key: Any, default: Any = None) -> Any:
-        """What a number would be reported as now; ``default`` if there is none."""
+        """Returns the current reduced value of a number; ``default`` if there is none."""
         if (count := self._known.get(_names(key))) is not None:
             return count()
         reduce, values = self._values.get(_names(key), ("mean", ()))
         return REDUCTIONS[reduce](values) if values else default
 
     def get_state(self) -> list[Any]:
-        """All numbers that are kept: of each its names, how it is reduced, its values and of how many."""
+        """Returns all numbers that are kept: names, reduction, values and window of each."""
         return [(names, reduce, list(kept), kept.maxlen) for names, (reduce, kept) in self._values.items()]
 
     def set_state(self, state: Iterable[Any]) -> None:
-        """Put back what :meth:`get_state` returned."""
+        """Restore a state that :meth:`get_state` returned."""
         self._values = {tuple(names): (reduce, deque(kept, maxlen=most)) for names, reduce, kept, most in state}
 
     def reduced(self) -> dict[str, Any]:
-        """All numbers, nested by their keys; those of one iteration are dropped."""
+        """Returns all numbers, nested by their keys; drops those of one iteration."""
         found: dict[str, Any] = {}
         for names, (reduce, values) in self._values.items():
             if values:
@@ -116,7 +115,7 @@ class MetricsLogger:
 
 
 def _names(key: Any) -> tuple[str, ...]:
-    """A key as the names by which results are nested."""
+    """Returns a key as the names by which results are nested."""
     return tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
 
 

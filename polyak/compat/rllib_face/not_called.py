@@ -1,9 +1,8 @@
-"""Methods that RLlib calls of a program's subclass and that nothing here would call: why, and what to do instead.
+"""Methods of a program's subclass that RLlib calls and nothing here would call, with the reason and the alternative.
 
-Each is refused where the subclass is given, before anything is trained: see
-:func:`polyak.compat.sb3_face.overrides.refuse`. ``not_called.json`` has them by the kind of class, under the sentence
-that says why. ``dqn_module`` comes on top of ``module``, for what DQN trains; ``learner`` is polyak's own, and
-``torch_learner`` one under RLlib's contract.
+Each is refused when the subclass is given, before training: see :func:`polyak.compat.sb3_face.overrides.refuse`.
+``not_called.json`` has them by the kind of class, under the sentence with the reason. ``dqn_module`` extends
+``module``, for DQN; ``learner`` is polyak's own, and ``torch_learner`` one with RLlib's API.
 """
 
 import json

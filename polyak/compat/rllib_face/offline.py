@@ -1,4 +1,4 @@
-"""Algorithms that learn from recorded data, and evaluate in an environment where there is one."""
+"""Algorithms that learn from recorded data, and evaluate in an environment if there is one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from polyak.loops.training import engine_checks
 
 
 class OfflineAlgorithm(Algorithm):
-    """What a config of recorded data builds.
+    """The algorithm that a config of recorded data builds.
 
     Attributes:
-        dataset: what it learns from, with actions in the units of the module.
+        dataset: the data to learn from, with actions in the module's units.
 
     Raises:
-        DatasetError: the data cannot be learned from, or are not those of the environment.
+        DatasetError: the data cannot be learned from, or do not fit the environment.
     """
 
     config: OfflineConfig
@@ -55,7 +55,7 @@ class OfflineAlgorithm(Algorithm):
         return OfflineRunner(model, self._steps, self.config.moves, restart, self.env_runner)
 
     def _spaces_said(self) -> tuple[Any, Any]:
-        """The environment's, or what takes its place; ``None``: nothing says so but the data."""
+        """Returns the spaces of the environment or the config; ``None`` if only the data have them."""
         config = self.config.evaluation_settings()
         said = self.config.observation_space, self.config.action_space
         if None not in said or config.env is None:
@@ -94,15 +94,15 @@ class OfflineAlgorithm(Algorithm):
 
 
 def read(config: OfflineConfig, said: tuple[Any, Any]) -> tuple[Spaces, Dataset]:
-    """What a config learns from, in the units of its module, and the spaces of that.
+    """Reads the data of a config, in the module's units, and returns them with their spaces.
 
     Args:
-        config: of the algorithm.
-        said: observation and action space of the environment; ``None``: as the data say.
+        config: the algorithm's config.
+        said: observation and action space of the environment; ``None``: those of the data.
 
     Raises:
         DatasetError: the data cannot be learned from.
-        FileNotFoundError: there is nothing of that name.
+        FileNotFoundError: there is no such file.
     """
     data = _together(config, said)
     observations = data.observation_space if said[0] is None else said[0]
@@ -153,7 +153,7 @@ def _are_normalized(config: OfflineConfig) -> bool:
 
 
 def _together(config: OfflineConfig, said: tuple[Any, Any]) -> Dataset:
-    """All that ``input_`` names, with actions as they are recorded."""
+    """Returns all data that ``input_`` names, with actions as they are recorded."""
     if isinstance(config.input_, Dataset):
         return config.input_
     found = [_one(config, path, said) for path in _paths(config.input_)]
@@ -170,14 +170,14 @@ def _one(config: OfflineConfig, path: str, said: tuple[Any, Any]) -> Dataset:
         found = rllib.kind(Source(path))
         require(found == holds, name, True, f"{path} holds {found or 'no data of RLlib'}. Leave it out.")
     space = said[1]
-    if isinstance(space, spaces.Box):  # bounds are looked at once units are known
+    if isinstance(space, spaces.Box):  # bounds are checked once units are known
         space = spaces.Box(-np.inf, np.inf, space.shape, space.dtype.type)
     options = {"observation_space": said[0], "action_space": space, **own_names(config.input_read_schema)}
     return Dataset.load(path, **options)
 
 
 def _joined(first: Dataset, second: Dataset) -> Dataset:
-    """Both, with the columns that both have."""
+    """Joins two datasets, with the columns that both have."""
     shared = first.columns.keys() & second.columns.keys()
     one, other = (
         Dataset.from_parts(
@@ -192,7 +192,7 @@ def _joined(first: Dataset, second: Dataset) -> Dataset:
 
 
 def _paths(given: Any) -> list[str]:
-    """The files and folders that are named, patterns filled in."""
+    """Returns the files and folders that are named, patterns filled in."""
     found: list[str] = []
     for path in given if isinstance(given, list | tuple) else [given]:
         name = str(path).removeprefix("file://")
@@ -213,8 +213,8 @@ class OfflineRunner(LocalRunner):
         model: polyak's algorithm, which has it.
         steps: gradient steps in each training step.
         moves: whether a setting changes from one to the next.
-        restart: begin to count at zero.
-        local_env_runner: as programs are shown it.
+        restart: reset the counters.
+        local_env_runner: the runner that programs get.
     """
 
     def __init__(self, model: Any, steps: int, moves: bool, restart: bool, local_env_runner: Any) -> None:

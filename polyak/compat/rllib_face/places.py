@@ -1,4 +1,4 @@
-"""Where experience is collected and where it is learned from: in this process, or in others.
+"""The placement of collecting and learning: in this process, or in others.
 
 With ``num_env_runners`` and ``num_learners`` of 0 nothing imports Ray.
 """
@@ -18,14 +18,14 @@ from polyak.warning import advise
 
 
 def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> None:
-    """Refuse processes that cannot be made yet, before anything is made.
+    """Refuse processes that are not supported yet, before anything is made.
 
     Args:
-        config: what is asked for.
-        steps_are_shown: whether callbacks are to see episodes step by step.
+        config: the config.
+        steps_are_shown: whether callbacks get episodes step by step.
 
     Raises:
-        NotThereYetError: naming the setting.
+        NotThereYetError: the message names the setting.
     """
     for name in ("num_env_runners", "evaluation_num_env_runners"):
         if steps_are_shown and getattr(config, name) > 0:
@@ -45,7 +45,8 @@ def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> N
 
 
 def make_places(config: AlgorithmConfig, created: Callable[..., None] | None) -> tuple[VecEnv, Spaces]:
-    """The environments as the model here sees them, perhaps those of runners in other processes, and their spaces."""
+    """Makes the environments for the model, perhaps those of runners in other processes; returns them and their
+    spaces."""
     if config.num_env_runners == 0:
         env = make_environments(config, training=True, created=created)
         return env, Spaces.of(env)
@@ -58,16 +59,16 @@ def make_places(config: AlgorithmConfig, created: Callable[..., None] | None) ->
 
 
 def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Which of the model's keyword arguments are others where other processes do its work.
+    """Returns the model's keyword arguments that change if other processes do its work.
 
     Args:
-        config: what to make.
-        kwargs: as they would be without.
+        config: the config.
+        kwargs: the arguments without other processes.
     """
     found: dict[str, Any] = {}
     if config.num_learners > 0:
-        found["device"] = "cpu"  # theirs may be the only GPUs
-        if "n_epochs" in kwargs:  # a minibatch has as many rows for each of them
+        found["device"] = "cpu"  # the learners may need the only GPUs
+        if "n_epochs" in kwargs:  # each learner gets as many rows of a minibatch
             rows = kwargs["n_steps"] * config.num_envs_per_env_runner * max(1, config.num_env_runners)
             found["batch_size"] = min(kwargs["batch_size"] * config.num_learners, rows)
     if config.num_env_runners > 0:
@@ -82,11 +83,11 @@ def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, A
 
 
 def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
-    """The model. A replay buffer that would not fit into memory keeps observations once, or goes into a temporary file,
-    unless ``replay_buffer_config`` says otherwise.
+    """Makes the model. A replay buffer that would not fit into memory stores observations once, or is kept in a
+    temporary file, unless ``replay_buffer_config`` sets its storage.
 
     Raises:
-        InsufficientMemoryError: it says where, and there is no room.
+        InsufficientMemoryError: the storage is set, and there is no room.
     """
     given = config.get("replay_buffer_config", {})
     ways: list[dict[str, Any]] = [{}]

@@ -1,7 +1,7 @@
 """Names of ``ray`` itself that programs use where Ray is not installed.
 
-Without it there is one process, in which nothing has to be started. More of them are asked for by ``num_env_runners``
-and ``num_learners``, and need an installed Ray, which then answers these names itself.
+Without Ray there is one process, and nothing has to be started. More processes, by ``num_env_runners`` and
+``num_learners``, need an installed Ray, which then provides these names itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "2.60.0"
-"""Of the Ray whose RLlib's names are answered."""
+"""The version of Ray whose names are provided."""
 _RUNNING = False
 
 

@@ -1,8 +1,8 @@
 """Results of ``train()`` as files for RLlib's users: ``progress.csv``, ``result.json``, ``params.json`` and events of
 TensorBoard.
 
-They are written into one folder: that of ``debugging(logger_config={"logdir": ...})``, or else one of its own below
-``~/ray_results``, once ``algo.logdir`` was asked for; under ``polyak run`` from the first result on.
+They are written into one folder: that of ``debugging(logger_config={"logdir": ...})``, or else a new one below
+``~/ray_results``, once ``algo.logdir`` is read; under ``polyak run`` from the first result on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ResultFiles:
     """The files of one algorithm.
 
     Args:
-        config: whose settings are written.
+        config: the config, whose settings are written.
 
     Raises:
         HyperparameterError: the folder of ``logger_config`` holds the results of another training.
@@ -54,7 +54,7 @@ class ResultFiles:
 
     @property
     def folder(self) -> Path:
-        """Where they are, made when it is asked for first. It then holds the latest result and those that follow."""
+        """The folder of the files, made at the first access. It then holds the latest result and later ones."""
         if not self._writers:
             self._open()
             if self._latest is not None:
@@ -102,7 +102,7 @@ class ResultFiles:
             one.write({name: value for name, value in drawn.items() if is_number(value)}, {}, result[_NO_CURVES[-1]])
 
     def close(self) -> None:
-        """There are no more results."""
+        """Close the files."""
         for writer in self._writers:
             writer.close()
 

@@ -1,4 +1,4 @@
-"""What ``train()`` returns: nested dicts under RLlib's names, counted from what really happened."""
+"""The results of ``train()``: nested dicts under RLlib's names, from actual counts."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ NAMES = {
     "ent_coef_loss": "alpha_loss",
     "n_updates": "num_gradient_passes_lifetime",
 }
-"""Polyak's names of what a learner reports -> RLlib's."""
+"""Polyak's names of learners' metrics -> RLlib's."""
 
 
 COUNTERS = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0, "evaluated_steps": 0, "evaluated_episodes": 0}
-"""What an algorithm counts besides its model."""
+"""Counters of an algorithm besides its model's."""
 
 
 class Means(Logger):
-    """A logger that writes nowhere, and keeps the mean of each number until it is asked for."""
+    """A logger without outputs, which keeps the mean of each number until it is read."""
 
     def __init__(self) -> None:
         super().__init__(None, [])
 
     def record(self, key: str, value: Any, exclude: Any = None) -> None:
-        """Note a number; its mean is what counts, but of counters the last one."""
+        """Record a number in its mean; of counters the last one is kept."""
         if key.endswith("n_updates"):
             super().record(key, value, exclude)
         else:
             self.record_mean(key, value, exclude)
 
     def taken(self) -> dict[str, float]:
-        """The means of what learners reported, by polyak's names without ``train/``; all is forgotten."""
+        """Returns the means of learners' metrics, by polyak's names without ``train/``, and drops all."""
         found = {k.removeprefix("train/"): v for k, v in self.name_to_value.items() if k.startswith("train/")}
         self.dump()
         return {name: float(value) for name, value in found.items()}
@@ -65,7 +65,7 @@ class LatestEpisodes(deque[dict[str, Any]]):
     """The latest episodes, and how many there have been.
 
     Args:
-        size: how many are kept.
+        size: number of episodes to keep.
     """
 
     def __init__(self, size: int | None) -> None:
@@ -73,7 +73,7 @@ class LatestEpisodes(deque[dict[str, Any]]):
         self.lifetime = 0
 
     def append(self, episode: dict[str, Any]) -> None:
-        """One more."""
+        """Add an episode."""
         self.lifetime += 1
         super().append(episode)
 
@@ -84,7 +84,7 @@ class LatestEpisodes(deque[dict[str, Any]]):
 
 
 def of_episodes(returns: Any, lengths: Any) -> dict[str, Any]:
-    """Statistics of some episodes; nothing of none."""
+    """Returns statistics of some episodes; nothing of none."""
     if not len(returns):
         return {}
     found: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def of_episodes(returns: Any, lengths: Any) -> dict[str, Any]:
 
 
 def of_training(episodes: LatestEpisodes, n_envs: int) -> dict[str, Any]:
-    """Statistics of the latest episodes of training, which so many environments played at once."""
+    """Returns statistics of the latest episodes of training, which so many environments played at once."""
     found = of_episodes([episode["r"] for episode in episodes], [episode["l"] for episode in episodes])
     if len(episodes) > 1:
         ends = [episode["t"] for episode in episodes]
@@ -109,14 +109,14 @@ def of_training(episodes: LatestEpisodes, n_envs: int) -> dict[str, Any]:
 
 
 class Since:
-    """What this process has done since it built or restored an algorithm."""
+    """Counts of this process since it built or restored an algorithm."""
 
     def __init__(self) -> None:
         self.iterations, self.seconds = 0, 0.0
         self._counts = {"steps": 0.0, "rows": 0.0}
 
     def rates(self, name: str, count: float, seconds: float) -> dict[str, float]:
-        """Counts something more; how many there were in a second of the iteration, and of all of them."""
+        """Adds to a count; returns its rates per second of the iteration, and of all iterations."""
         self._counts[name] += count
         return {
             "throughput_since_last_reduce": count / seconds,
@@ -125,7 +125,7 @@ class Since:
 
 
 def of_steps(steps: int, lifetime: int, episodes: int, episodes_lifetime: int) -> dict[str, Any]:
-    """Counts of environment steps and episodes, now and so far; there is one agent, and one module."""
+    """Returns counts of environment steps and episodes, now and so far; there is one agent, and one module."""
     by_name: dict[str, Any] = {}
     for ending, count in (("", steps), ("_lifetime", lifetime)):
         by_name[f"num_env_steps_sampled{ending}"] = count
@@ -135,7 +135,7 @@ def of_steps(steps: int, lifetime: int, episodes: int, episodes_lifetime: int) -
 
 
 def of_replay(buffer: Any, steps: int, lifetime: int, rows: int, rows_lifetime: float) -> dict[str, Any]:
-    """Counts of steps that a replay buffer was given, lost and lent to the learner, now and so far."""
+    """Returns counts of steps that were added to a replay buffer, evicted and sampled, now and so far."""
     stored = buffer.size() * buffer.n_envs
     lost = max(lifetime - stored, 0)
     counts = {
@@ -153,7 +153,7 @@ def of_replay(buffer: Any, steps: int, lifetime: int, rows: int, rows_lifetime: 
 
 
 def named(means: Mapping[str, float]) -> dict[str, Any]:
-    """What a learner measured, by polyak's names, under RLlib's."""
+    """Renames a learner's metrics from polyak's names to RLlib's."""
     own = {NAMES.get(name, name): value for name, value in means.items()}
     return own | ({"entropy": -own.pop("entropy_loss")} if "entropy_loss" in own else {})
 
@@ -161,7 +161,7 @@ def named(means: Mapping[str, float]) -> dict[str, Any]:
 def of_learner(
     means: Mapping[str, float], learner: Any, rows: int, updates: int, lifetime: float, seconds: float, since: Since
 ) -> dict[str, Any]:
-    """What the learner reports, under ``learners``; counts are rows. Networks of which only a learner has some are in
+    """Returns the learner's results, under ``learners``; counts are rows. Learner-only modules are in
     ``learner.beside``."""
     own = named(means)
     sizes = Counter[bool]()
@@ -193,7 +193,7 @@ def of_machine() -> dict[str, Any]:
 
 
 def of_now() -> dict[str, Any]:
-    """When and where."""
+    """Returns date, time, process and host."""
     now = time.time()
     date = datetime.datetime.fromtimestamp(now).strftime("%Y-%m-%d_%H-%M-%S")
     return {"date": date, "timestamp": int(now), "pid": os.getpid(), "hostname": platform.node(), "node_ip": _node_ip()}
@@ -201,17 +201,18 @@ def of_now() -> dict[str, Any]:
 
 @cache
 def _node_ip() -> str:
-    """The address by which other machines reach this one, without asking any; 127.0.0.1 where there is no network."""
+    """Returns the address by which other machines reach this one, without contacting any; 127.0.0.1 without a
+    network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # of no machine; a datagram socket sends nothing to connect
+            probe.connect(("192.0.2.1", 9))  # an unused address; connecting a datagram socket sends nothing
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """One line of what matters in a result."""
+    """Returns one line with the main entries of a result."""
     runners = result.get("env_runners", {})
     words = [f"iteration {result['training_iteration']}", f"{result['num_env_steps_sampled_lifetime']:,} steps"]
     if "episode_return_mean" in runners:

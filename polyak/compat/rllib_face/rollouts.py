@@ -30,14 +30,14 @@ from polyak.parts.part import Through
 
 
 class RowsInOrder(RolloutBuffer):
-    """Hands out neighbouring rows, as ``shuffle_batch_per_epoch=False`` asks.
+    """A rollout buffer whose minibatches are consecutive rows, for ``shuffle_batch_per_epoch=False``.
 
-    Rows come runner by runner: of each first the episodes that ended, in the order in which they did, then those that
-    continue, environment by environment. Minibatches are all of the same size: where a pass ends, the next begins in
-    the same minibatch.
+    Rows are ordered by runner: for each, first the episodes that ended, in the order of their ends, then those that
+    continue, by environment. All minibatches have the same size: one may contain the end of a pass and the beginning of
+    the next.
 
     Args:
-        args, kwargs: of :class:`~polyak.experience.RolloutBuffer`.
+        args, kwargs: see :class:`~polyak.experience.RolloutBuffer`.
         envs_per_runner: environments of each runner.
 
     Attributes:
@@ -73,7 +73,7 @@ class RowsInOrder(RolloutBuffer):
         return (self._in_order()[places, None] + np.arange(steps)).reshape(-1), size
 
     def _in_order(self) -> np.ndarray:
-        """The first rows of all sequences, which are those of ``sequence_length`` steps."""
+        """Returns the first rows of all sequences, which are those of ``sequence_length`` steps."""
         length = self.buffer_size
         step, env = np.tile(np.arange(length), self.n_envs), np.repeat(np.arange(self.n_envs), length)
         last = np.where(self.ends, np.arange(length)[:, None], length)  # of the episode, or past the rollout
@@ -83,10 +83,10 @@ class RowsInOrder(RolloutBuffer):
 
 
 class Rounds:
-    """Whole episodes out of steps of N environments.
+    """Selects whole episodes from the steps of N environments.
 
-    A round lasts until N episodes have ended, in whatever environments; where there are several, those that are under
-    way then are dropped, and all begin a new one.
+    A round lasts until N episodes have ended, in any environments; with several environments, running episodes are
+    dropped then, and all begin a new one.
 
     Args:
         n_envs: N
@@ -97,7 +97,7 @@ class Rounds:
         self._waiting: list[list[Step]] = [[] for _ in range(n_envs)]
 
     def add(self, step: Step) -> list[Step]:
-        """The steps of the episodes that end with this one, each of one environment."""
+        """Returns the steps of the episodes that end with this one, each of one environment."""
         found: list[Step] = []
         for env, waiting in enumerate(self._waiting):
             waiting.append(_of_one(step, env))
@@ -122,11 +122,11 @@ class Rounds:
 
 
 class RoundsOfRunners(RunnerGroup):
-    """Rounds that each runner plays by itself, as steps of one environment, those of one runner after another's.
+    """Rounds that each runner plays by itself, presented as steps of one environment, runner by runner.
 
     Attributes:
-        rounds: how many each plays when it is asked.
-        dropped: environment steps of episodes that were dropped, of what was made last.
+        rounds: number of rounds of each runner per request.
+        dropped: environment steps of dropped episodes in the last result.
     """
 
     rounds = 1
@@ -141,13 +141,13 @@ class RoundsOfRunners(RunnerGroup):
 
 
 def with_part(algorithm: type[Any], name: str, *mixins: type[Any], **members: Any) -> type[Any]:
-    """An algorithm one of whose parts does some things otherwise.
+    """Returns an algorithm with mixins for one of its parts.
 
     Args:
         algorithm: a class.
-        name: of the part.
-        mixins: come before the class of the part.
-        members: of that class.
+        name: name of the part.
+        mixins: put before the class of the part.
+        members: attributes of that class.
     """
     made: Any = inherited(algorithm, "made_of")[name]
     part = type(made.__name__, (*mixins, made), {**members, "__module__": __name__})
@@ -156,16 +156,16 @@ def with_part(algorithm: type[Any], name: str, *mixins: type[Any], **members: An
 
 
 class WholeEpisodes:
-    """Before a part: it takes episodes that have ended, as ``batch_mode="complete_episodes"`` asks.
+    """A mixin for a part: it takes complete episodes, for ``batch_mode="complete_episodes"``.
 
     Experience is collected in :class:`Rounds`. Buffers hold one episode after another, as if there were one
     environment.
 
     Attributes:
-        least: environment steps, those that are dropped counted, that must have been made before rounds end.
-        least_rounds: how many there must have been.
-        rounds: made so far.
-        dropped: environment steps of the latest collection that were.
+        least: least number of environment steps, including dropped ones, before rounds end.
+        least_rounds: least number of rounds.
+        rounds: number of rounds so far.
+        dropped: dropped environment steps of the latest collection.
     """
 
     least: ClassVar[int] = 1
@@ -182,13 +182,13 @@ class WholeEpisodes:
         return made
 
     def begin_rounds(self) -> None:
-        """Another collection begins."""
+        """Begin another collection."""
         self.model._collection = None  # no file holds the steps of episodes that are under way
         self._round = Rounds(self.model.n_envs)
         self._until, self.dropped = self.rounds + self.least_rounds, 0
 
     def finished(self, step: Step) -> list[Step]:
-        """The steps that a step completes, each of one environment."""
+        """Returns the steps that a step completes, each of one environment."""
         return [step] if isinstance(self.model.runner, RoundsOfRunners) else self._round.add(step)
 
     def is_complete(self, collection: Collection) -> bool:
@@ -234,9 +234,9 @@ class WholeRollouts(WholeEpisodes):
 
 
 class ByEpisodes:
-    """Before PPO's rollouts: where losses are a program's own, what is collected and learned from are episodes.
+    """A mixin for PPO's rollouts: with a program's own losses, experience is collected and learned from as episodes.
 
-    Otherwise minibatches come as the numbers of their rows, which the learner gathers.
+    Otherwise minibatches are indices of rows, which the learner gathers.
     """
 
     model: Any
@@ -274,9 +274,9 @@ class EpisodesWriter(RolloutWriter):
 
     Args:
         model: polyak's algorithm.
-        steps: how many of each environment; ``None``: as many as its buffer takes.
-        going_on: number of an environment -> its episode so far.
-        ends: how many episodes are to end, instead of ``steps``.
+        steps: number of steps of each environment; ``None``: the size of the buffer.
+        going_on: number of an environment -> its running episode.
+        ends: number of episodes to complete, in place of ``steps``.
     """
 
     def __init__(
@@ -332,36 +332,36 @@ class EpisodesWriter(RolloutWriter):
         return torch.zeros(runner.env.num_envs, 1)
 
     def estimate(self, last_values: Tensor, dones: Any) -> None:
-        """Advantages are the work of pieces."""
+        """Does nothing: pieces compute advantages."""
 
     def last(self) -> Step:
         return self._last
 
     def taken(self) -> tuple[list[SingleAgentEpisode], dict[int, SingleAgentEpisode]]:
-        """The episodes, those of one environment after another's; and of those that go on what follows."""
+        """Returns the episodes, environment by environment, and the next stretches of those that continue."""
         episodes = [one for env in sorted(self._by_env) for one in self._by_env[env]]
         going_on = {env: one.cut() for env, one in self._open.items()}
         if not self._layers:
             return episodes, going_on
         shown = [one for of_one in self._layers[0].taken() for one in of_one]
-        for whole, own in zip(shown, episodes, strict=True):  # pieces see what the environment has shown
+        for whole, own in zip(shown, episodes, strict=True):  # pieces get the environment's observations
             whole.seen, whole.actions = own.observations, own.actions
             whole.extra_model_outputs = own.extra_model_outputs
         return shown, going_on
 
 
 def as_environments_have(observations: Any, turned: bool) -> Any:
-    """Observations [N, ...] of a runner, with the channels of images where the environment has them."""
+    """Returns observations [N, ...] of a runner, with the channels of images where the environment has them."""
     return np.moveaxis(observations, 1, -1) if turned else observations
 
 
 def _row(columns: Any, env: int) -> Any:
-    """One environment's part of columns [N, ...], which its next step cannot change."""
+    """Returns one environment's part of columns [N, ...], copied, so that its next step cannot change it."""
     return mapped(lambda part: np.array(part[env]), columns)
 
 
 def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
-    """The loop of a model that replays whole episodes."""
+    """Returns the loop of a model that replays whole episodes."""
     loop = OffPolicyLoop.acting(model, callback, log_interval)
     loop.wanted, loop.store = model.replay.next_rounds, Finished(model)
     return loop
@@ -371,7 +371,7 @@ class Finished:
     """Stores the steps of the episodes that have ended.
 
     Args:
-        model: its replay puts them together.
+        model: the model whose replay joins them.
     """
 
     def __init__(self, model: Any) -> None:
@@ -392,12 +392,12 @@ class WholeReplay(WholeEpisodes):
         return super().make(size, 1, **options)  # type: ignore[misc]
 
     def next_rounds(self) -> WholeReplay:
-        """Begin to collect; it says itself when that is enough."""
+        """Begin to collect; returns itself, which decides when to stop."""
         self.begin_rounds()
         return self
 
     def missing(self, collection: Collection) -> int:
-        """Steps that are sure to follow."""
+        """Returns the number of steps that are certain to follow."""
         return 1
 
 
@@ -405,7 +405,7 @@ class EpisodeWriter:
     """Writes the episodes that have ended into a buffer, which takes as many rows as they have.
 
     Args:
-        writer: by which rows enter it.
+        writer: writes rows into the buffer.
         finished: the rows that a step completes.
         is_complete: whether a collection has enough.
     """
@@ -445,7 +445,7 @@ class EpisodeWriter:
 
 
 def _of_one(step: Step, env: int) -> Step:
-    """One environment's part of a step, which its next step cannot change."""
+    """Returns one environment's part of a step, copied, so that its next step cannot change it."""
     here = slice(env, env + 1)
     columns = {
         name: mapped(lambda part: part[here].copy(), getattr(step, name))

@@ -34,20 +34,20 @@ COMPONENTS = (
     "env_runner/env_to_module_connector",
     "eval_env_runner",
 )
-"""What can be asked for, or left out, besides modules that only the learner has."""
+"""Names of components that can be selected or left out, besides learner-only modules."""
 
 
 class ComponentChoice:
-    """Some of the components.
+    """A selection of components.
 
     Args:
-        components: names of those that are wanted, with slashes between levels; ``None``: all.
-        not_components: names of those that are not.
+        components: names of components, with slashes between levels; ``None``: all.
+        not_components: names of components to leave out.
         learner_only: names of the modules that only the learner has.
-        above: what the names are below, such as ``"learner_group/"``.
+        above: prefix of the names, such as ``"learner_group/"``.
 
     Raises:
-        HyperparameterError: there is none of that name.
+        HyperparameterError: there is no component of that name.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ComponentChoice:
         self._unwanted = _listed("not_components", not_components or (), known)
 
     def below(self, name: str) -> dict[str, Any]:
-        """The choice among the parts of a component that is chosen, by their names below it."""
+        """Returns the choice among the parts of a component that is chosen, by their names below it."""
         whole = self._wanted is None or any(_within(name, one) for one in self._wanted)
         wanted, unwanted = (
             [one.removeprefix(f"{name}/") for one in names if one.startswith(f"{name}/")]

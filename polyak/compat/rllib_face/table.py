@@ -1,8 +1,8 @@
-"""Names of RLlib 2.60, some of earlier versions among them, and where polyak has them: ``names.json``.
+"""Names of RLlib 2.60, and some of earlier versions, with their places in polyak: ``names.json``.
 
-Its ``served`` has modules below ``ray.rllib`` (``tune`` stands for ``ray.tune``) and their names: those of this
-package, or, after ``file:``, of one of its files; ``Other=attribute`` is ``attribute`` of ours. Its ``refused`` has
-sentences, why a name is not here and what to do instead, and for each the modules with such names.
+Its ``served`` has modules below ``ray.rllib`` (``tune`` means ``ray.tune``) and their names: those of this package, or,
+after ``file:``, of one of its files; ``Other=attribute`` is ``attribute`` of ours. Its ``refused`` has sentences with
+the reason for a missing name and the alternative, and for each the modules with such names.
 """
 
 import json
@@ -15,13 +15,13 @@ _FACE = "polyak.compat.rllib_face"
 _NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_text())
 
 REFUSED: dict[str, dict[str, str]] = {}
-"""Module path below ``ray.rllib`` -> name -> why it is not here, and what to do instead."""
+"""Module path below ``ray.rllib`` -> name -> the reason why it is missing, and the alternative."""
 for _why, _modules in _NAMES["refused"].items():
     for _path, _names in _modules.items():
         REFUSED.setdefault(_path, {}).update(dict.fromkeys(_names.split(), _why))
 
 RLLIB = placed(_FACE, _NAMES["served"])
-"""Module path below ``ray.rllib``; ``tune`` stands for ``ray.tune``."""
+"""Module path below ``ray.rllib``; ``tune`` means ``ray.tune``."""
 for _path in [*RLLIB, *REFUSED]:
     for _end in range(_path.count(".") + 1):  # the module, and the packages that it is in
         RLLIB.setdefault(".".join(_path.split(".")[: _end + 1]), ())
@@ -29,10 +29,10 @@ for _path in [*RLLIB, *REFUSED]:
 TUNE: dict[str, tuple[str, ...]] = {
     path.removeprefix("tune").removeprefix("."): lines for path, lines in RLLIB.items() if path.startswith("tune")
 }
-"""Module path below ``ray.tune``, of which there is no more than this."""
+"""Module path below ``ray.tune``; other modules of it are missing."""
 
 RAY = ("polyak.compat.rllib_face.ray_names: __version__ init shutdown is_initialized",)
 """Names of ``ray`` itself, where it is not installed."""
 
 PREPARES = {"": f"{_FACE}.tuning:prepare"}
-"""Module path below ``ray.tune`` -> what is called when the installed one has been run."""
+"""Module path below ``ray.tune`` -> the function that is called after the installed one was imported."""

@@ -24,7 +24,7 @@ def try_import_torch(error: bool = False) -> tuple[Any, Any]:
 
 
 def try_import_tf(error: bool = False) -> tuple[None, None, None]:
-    """Nothing, as where TensorFlow is not installed.
+    """Returns ``None`` for all modules, as without TensorFlow.
 
     Raises:
         ImportError: ``error`` is set.
@@ -35,7 +35,7 @@ def try_import_tf(error: bool = False) -> tuple[None, None, None]:
 
 
 def get_activation_fn(name: Any = None, framework: str = "torch") -> Any:
-    """What makes an activation, by its name; ``None`` of ``None`` and of ``"linear"``."""
+    """Returns the class or function that makes an activation, by its name; ``None`` for ``None`` and ``"linear"``."""
     require(framework == "torch", "framework", framework, "networks are torch's.")
     return None if name == "linear" else activation_called(name)
 
@@ -50,12 +50,12 @@ def _mapped(function: Any, tree: Any) -> Any:
 
 
 def convert_to_torch_tensor(x: Any, device: Any = None, pin_memory: bool = False) -> Any:
-    """Arrays and numbers as tensors, also within dicts, tuples and lists; texts and ``None`` stay.
+    """Converts arrays and numbers to tensors, also within dicts, tuples and lists; texts and ``None`` stay.
 
     Args:
-        x: what to convert; numbers of 8 bytes with a fraction become float32.
-        device: where to; ``None``: where tensors are, and main memory for all else.
-        pin_memory: put them into memory that a GPU reads by itself, if there is one.
+        x: the value; float64 becomes float32.
+        device: device of the result; ``None``: tensors stay on theirs, all else is put into main memory.
+        pin_memory: put them into pinned memory, if there is a GPU.
     """
 
     def tensor(value: Any) -> Any:
@@ -70,11 +70,11 @@ def convert_to_torch_tensor(x: Any, device: Any = None, pin_memory: bool = False
 
 
 def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
-    """Tensors as arrays, also within dicts, tuples and lists; all else stays.
+    """Converts tensors to arrays, also within dicts, tuples and lists; all else stays.
 
     Args:
-        x: what to convert; tensors [] become Python's numbers.
-        reduce_type: arrays of 8 bytes a number become float32 or int32.
+        x: the value; tensors [] become Python's numbers.
+        reduce_type: float64 and int64 arrays become float32 and int32.
     """
 
     def array(value: Any) -> Any:
@@ -87,7 +87,7 @@ def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
 
 
 def normc_initializer(std: float = 1.0) -> Any:
-    """A function that fills a weight [out, in] with normal numbers whose rows are ``std`` long."""
+    """Returns a function that fills a weight [out, in] with normal numbers whose rows have the norm ``std``."""
 
     def fill(weight: Tensor) -> None:
         with torch.no_grad():
@@ -98,7 +98,7 @@ def normc_initializer(std: float = 1.0) -> Any:
 
 
 def make_target_network(main_net: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a network that no gradient reaches."""
+    """Returns a copy of a network that no gradient reaches."""
     return copy.deepcopy(main_net).requires_grad_(False)
 
 

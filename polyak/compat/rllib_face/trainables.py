@@ -16,7 +16,7 @@ _MADE: dict[str, type[Algorithm]] = {}
 
 
 def config_class(name: str) -> type[Any]:
-    """The config of an algorithm.
+    """Returns the config of an algorithm.
 
     Raises:
         NotThereYetError: RLlib has an algorithm of that name, and there is no config of it here.
@@ -32,7 +32,7 @@ def config_class(name: str) -> type[Any]:
 
 
 def get_trainable_cls(name: str) -> type[Algorithm]:
-    """The class of an algorithm: ``get_trainable_cls("PPO").get_default_config()``.
+    """Returns the class of an algorithm: ``get_trainable_cls("PPO").get_default_config()``.
 
     Raises:
         NotThereYetError: see :func:`config_class`.

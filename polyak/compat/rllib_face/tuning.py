@@ -1,6 +1,6 @@
-"""Ray Tune: an algorithm as one of its trainables, that trains, saves, continues, and says what it needs.
+"""Ray Tune: an algorithm as one of its trainables, which trains, saves, continues, and reports its resources.
 
-Ray is imported when one is made, and not before.
+Ray is imported only when one is made.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ _TUNES_OWN = ("config", "date", "done", "hostname", "node_ip", "pid", "timestamp
 
 
 def tune_trainable(algorithm: str | AlgorithmConfig) -> type[Any]:
-    """A class for ``ray.tune.Tuner(trainable, param_space=...)``: each trial is an algorithm of its own.
+    """Returns a class for ``ray.tune.Tuner(trainable, param_space=...)``: each trial is a separate algorithm.
 
     The space is a config, whose settings may be searched for (``training(lr=tune.grid_search([1e-3, 1e-4]))``), or a
-    dict of settings. A trial reports what ``train()`` returns, whose nested keys Tune writes with slashes
-    (``stop={"env_runners/episode_return_mean": 450}``), asks for the processors of all its processes, and has
+    dict of settings. A trial reports the results of ``train()``, whose nested keys Tune writes with slashes
+    (``stop={"env_runners/episode_return_mean": 450}``), reserves the processors of all its processes, and has
     checkpoints that Tune saves and restores.
 
     Args:
-        algorithm: a name, as of :func:`~polyak.compat.rllib_face.get_trainable_cls`, or a config, which the space
-            changes.
+        algorithm: a name for :func:`~polyak.compat.rllib_face.get_trainable_cls`, or a config, which the space changes.
 
     Raises:
         ImportError: ``ray[tune]`` is not installed.
-        HyperparameterError: a setting that cannot be.
+        HyperparameterError: an invalid setting.
     """
     base = algorithm if isinstance(algorithm, AlgorithmConfig) else config_class(algorithm)()
     _tune_takes_configs()
@@ -45,11 +44,12 @@ def tune_trainable(algorithm: str | AlgorithmConfig) -> type[Any]:
 
 
 def trial_config(base: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
-    """A config with the settings of a trial. Where all of a config came, those count that differ from ``base``.
+    """Returns a config with the settings of a trial. If these are a whole config, only the settings that differ from
+    ``base`` count.
 
     Raises:
         TypeError: there is no such setting.
-        HyperparameterError: one cannot be.
+        HyperparameterError: a value is invalid.
     """
     known = base.to_dict()
     changed = {name: value for name, value in settings.items() if name not in known or not _same(known[name], value)}
@@ -61,7 +61,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def bundles(config: AlgorithmConfig) -> list[dict[str, float]]:
-    """What the processes of an algorithm reserve: its own first, then runners, learners, and those that evaluate."""
+    """Returns the resources that the processes of an algorithm reserve: its own first, then runners, learners and
+    evaluators."""
     local = config.num_gpus_per_learner if config.num_learners == 0 else 0
     processors = 1 if config.num_cpus_per_learner == "auto" else config.num_cpus_per_learner
     runner = {
@@ -94,15 +95,15 @@ def _trial_class() -> type[Any]:
     tune = _tune()
 
     class Trial(tune.Trainable):  # type: ignore[name-defined]
-        """One algorithm, in a process of Tune's."""
+        """An algorithm in a process of Tune's."""
 
         base: AlgorithmConfig
         environments: Mapping[str, Any]
-        """Those that had a name when the class was sent here, where they are unknown."""
+        """The environments that were registered when the class was sent here, where they are unknown."""
 
         @classmethod
         def get_default_config(cls) -> AlgorithmConfig:
-            """A config to change and to build, or to search in."""
+            """Returns a config to change and to build, or to search in."""
             return cls.base.copy(copy_frozen=False)
 
         @classmethod
@@ -147,7 +148,7 @@ _REGISTERED: list[bool] = []
 
 
 def register_all() -> None:
-    """Let Tune know the algorithms by their names: ``tune.Tuner("PPO", param_space=config)``."""
+    """Register the algorithms with Tune by their names: ``tune.Tuner("PPO", param_space=config)``."""
     register = import_module("ray.tune.registry").register_trainable
     for name in CONFIGS:
         register(name, tune_trainable(name))
@@ -155,14 +156,14 @@ def register_all() -> None:
 
 
 def register_env(name: str, env_creator: Any) -> None:
-    """:func:`polyak.compat.rllib_face.register_env`, for Tune's trials too."""
+    """Registers an environment, also for Tune's trials: see :func:`polyak.compat.rllib_face.register_env`."""
     environments.register_env(name, env_creator)
     if _REGISTERED:
         register_all()
 
 
 def get_trainable_cls(name: str) -> Any:
-    """What Tune has registered under a name, if it runs and has; else
+    """Returns the class that Tune has registered under a name, if it is imported and has one; else
     :func:`polyak.compat.rllib_face.get_trainable_cls`."""
     if "ray.tune.trainable" in sys.modules:
         registry = import_module("ray.tune.registry")
@@ -172,5 +173,5 @@ def get_trainable_cls(name: str) -> Any:
 
 
 def prepare() -> None:
-    """When a program imports Ray's own Tune under ``polyak run``."""
+    """Let Ray's own Tune take configs, when a program imports it under ``polyak run``."""
     _tune_takes_configs()

@@ -114,7 +114,7 @@ def by_name(*classes: type[policies.BasePolicy], lstm: str = "") -> Aliases:
 
 
 def maybe_make_env(env: Any, verbose: int) -> Any:
-    """An environment by its registered name; anything else as it is."""
+    """Returns an environment by its registered name; anything else as it is."""
     if isinstance(env, str):
         if verbose >= 1:
             print(f"Making the environment {env!r}.")
@@ -158,7 +158,7 @@ def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters:
 
 
 def _refuse_nested(env: Any) -> None:
-    """As in the peer; what :func:`~polyak.envs.make_vec_env` makes has nested observations no longer.
+    """Refuse nested observations, as the peer does; :func:`~polyak.envs.make_vec_env` has converted them before.
 
     Raises:
         NotImplementedError: the observations of an environment are nested.
@@ -168,7 +168,7 @@ def _refuse_nested(env: Any) -> None:
 
 
 def _checked(env: VecEnv) -> VecEnv:
-    """A vector of environments; refuses wrappers with overrides that nothing calls.
+    """Returns a vector of environments; refuses wrappers with overrides that nothing calls.
 
     Raises:
         HyperparameterError: naming the method, with the reason.
@@ -205,13 +205,14 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def their_following(model: Any) -> Callable[[], None]:
-    """What brings the values of each moment to the learner; an own ``_update_learning_rate`` sets the rate."""
+    """Returns the function that updates the learner's scheduled values; a user's ``_update_learning_rate`` sets the
+    rate."""
     follow = following(model)
     return follow if _is_polyaks(model._update_learning_rate) else partial(follow_theirs, model)
 
 
 def follow_theirs(model: Any) -> None:
-    """The same by an own ``_update_learning_rate``."""
+    """Update scheduled values, with the rate set by a user's ``_update_learning_rate``."""
     learner, remaining = model.learner, model.clock.remaining
     learner.adopt_optimizers()
     optimizers = list(learner.optimizers.values())
@@ -228,15 +229,14 @@ def follow_theirs(model: Any) -> None:
     required="env learning_rate",
 )
 class BaseAlgorithm(NetworkAlgorithm):
-    """See :class:`polyak.algorithm.Algorithm` and what extends it.
+    """See :class:`polyak.algorithm.Algorithm` and its subclasses.
 
-    A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
-    same: :meth:`load` calls the constructor with ``policy``, ``env``, ``device`` and ``_init_setup_model=False``, as
-    far as it takes them, puts back the attributes that the model had, calls ``_setup_model()``, and loads networks,
-    optimizers and tensors into those that it has made.
+    A subclass may override the constructor and ``_setup_model``. Its model is still saved and loaded: :meth:`load`
+    calls the constructor with ``policy``, ``env``, ``device`` and ``_init_setup_model=False``, as far as it takes them,
+    restores the model's attributes, calls ``_setup_model()``, and loads networks, optimizers and tensors.
 
     Args:
-        support_multi_env: whether several environments will do.
+        support_multi_env: whether several environments are supported.
         monitor_wrapper: wrap a single environment in a Monitor.
         use_sde, sde_sample_freq: state-dependent exploration.
         supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
@@ -280,7 +280,7 @@ class BaseAlgorithm(NetworkAlgorithm):
         supported_action_spaces: tuple[type[spaces.Space], ...] | None,
         use_sde: bool,
     ) -> VecEnv | None:
-        """The environment of a user's own algorithm, wrapped, if that algorithm can handle it."""
+        """Returns the environment of a user's own algorithm, wrapped, if that algorithm can handle it."""
         if supported_action_spaces is not None:
             self._put(action_spaces=supported_action_spaces)  # of this instance
         if env is None:
@@ -321,7 +321,7 @@ class BaseAlgorithm(NetworkAlgorithm):
         return self._get_policy_from_name(name)
 
     def make_policy(self) -> Callable[[], Any]:
-        """A recipe for the policy, which takes the learning-rate schedule and has its own optimizer."""
+        """Returns a recipe for the policy, which takes the learning-rate schedule and has its own optimizer."""
         kwargs = self.policy_kwargs or {}
         if isinstance(self._policy_name, str) and kwargs.get("features_extractor_class") is None:
             check_policy_fits(self._policy_name, self.observation_space, kwargs.get("normalize_images", True))
@@ -335,7 +335,7 @@ class BaseAlgorithm(NetworkAlgorithm):
     @property
     def learner(self) -> Learner:
         """The learner that ``_setup_model()`` built; a user's own may build a policy only."""
-        learner, policy = self._learner, getattr(self.policy, "_orig_mod", self.policy)  # what torch.compile() wraps
+        learner, policy = self._learner, getattr(self.policy, "_orig_mod", self.policy)  # within torch.compile()
         if learner is None or (type(learner) is PolicyLearner and policy is not None and learner.policy is not policy):
             self._learner = learner = PolicyLearner(
                 LearnerRecipe(PolicyLearner, lambda: policy, OptimizerRecipe(), 0.0, {})
@@ -371,7 +371,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     @classmethod
     def _has_own_constructor(cls) -> bool:
-        """Whether a subclass has a constructor of its own, with any arguments."""
+        """Whether a subclass overrides the constructor, with any arguments."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
         return not _is_polyaks(owner) and "__dataclass_fields__" not in vars(owner)
 
@@ -384,9 +384,9 @@ class BaseAlgorithm(NetworkAlgorithm):
         return find_parts(self, names, self.learner)
 
     def _attributes(self) -> dict[str, Any]:
-        """Attributes that a subclass or a program has added, as Stable-Baselines3 keeps them.
+        """Returns the attributes that a subclass or a program has added, which Stable-Baselines3 saves.
 
-        Private ones are kept if they are plain values. What belongs to running episodes (``_last_...``) is not kept.
+        Private ones are kept if they are plain values. State of running episodes (``_last_...``) is not kept.
         """
         named = [name for names in self._get_torch_save_params() for name in names]
         left_out = {*self._own_attributes, *self._excluded_save_params(), *self._parts()}
@@ -461,7 +461,7 @@ class BaseAlgorithm(NetworkAlgorithm):
         }
 
     def _parameters_of(self, given: Any) -> Mapping[str, Any]:
-        """What ``set_parameters()`` was given, read if it is a file."""
+        """Returns the argument of ``set_parameters()``, read if it is a file."""
         return given if isinstance(given, Mapping) else all_parameters(checkpoint.read(given, weights_only=True))
 
     @names_file
@@ -505,40 +505,41 @@ class BaseAlgorithm(NetworkAlgorithm):
         self._update_current_progress_remaining(min(self.num_timesteps, total), total)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
-        """Names of objects with a state dict, and of further tensors."""
+        """Returns names of objects with a state dict, and of further tensors."""
         names = list(parameters(self.learner))
         return names, [name for name, _ in self.learner.named_parameters(recurse=False)]
 
     def _excluded_save_params(self) -> list[str]:
-        """Attributes that a saved file never holds."""
+        """Returns the attributes that a saved file never holds."""
         besides = ["_vec_normalize_env", "_logger", "_custom_logger"]
         return ["policy", "device", "env", "replay_buffer", "rollout_buffer", *besides]
 
     def _dump_logs(self) -> None:
-        """The old name of :meth:`dump_logs`."""
+        """Logs by the former name of :meth:`dump_logs`."""
         warn_user("_dump_logs() is deprecated: use dump_logs().")
         self.dump_logs()
 
 
 def rollout_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> StepwiseRollouts:
-    """The loop of a class that may override what Stable-Baselines3 calls."""
+    """Returns the loop of a class that may override methods that Stable-Baselines3 calls."""
     model._plain = plain = OnPolicyLoop.of(model, callback, log_interval)
     plain.tick = model._tick
     if not _is_polyaks(model._update_info_buffer):
-        plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
+        plain.collector.statistics = EpisodeStatistics(1)  # the override keeps them
     return StepwiseRollouts(model, plain)
 
 
 class TheirRollouts(Rollouts):
-    """Rollouts in the peer's buffers, whose classes subclasses extend."""
+    """Rollouts in the peer's buffer classes, which programs extend."""
 
     numpy_alone: ClassVar = "what extends Stable-Baselines3's classes reads numpy"
     made_by_recipe: ClassVar = False
     buffer_classes: ClassVar[tuple[type[RolloutBuffer], ...]] = RolloutBuffer, DictRolloutBuffer
-    """Of a single space, and of a Dict."""
+    """The buffer of a single space, and that of a Dict."""
 
     def check_batch_size(self) -> None:
-        """A minibatch above the rollout is the whole rollout, as in the peer, of which the constructor warns."""
+        """Accepts a minibatch above the rollout: it becomes the whole rollout, as in the peer, and the constructor
+        warns."""
 
     def make_buffer(self) -> Any:
         model = self.model
@@ -592,7 +593,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         self._maybe_recommend_cpu()
 
     def _maybe_recommend_cpu(self, mlp_class_name: str = "ActorCriticPolicy") -> None:
-        """Say so when a small network is about to be trained on a GPU."""
+        """Warn if a small network is about to be trained on a GPU."""
         name = getattr(self.policy_class, "__name__", "")
         if torch.device(self.device).type != "cpu" and name == mlp_class_name:
             warn_user(
@@ -603,12 +604,13 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="OnPolicyAlgorithm")
 
-    # -- what subclasses override --------------------------------------------------------------------------------------
+    # -- methods that subclasses override
+    # -------------------------------------------------------------------------------
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
-        """Fill the rollout buffer; False: a callback asked to stop."""
+        """Fill the rollout buffer; False if a callback stopped training."""
         if self._plain is None:  # a program collects outside of learn()
             type(self).loop(self, callback, None)
         return cast(Any, self._plain).collect(n_rollout_steps)
@@ -617,10 +619,10 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
 
 class Reporting:
-    """Where steps go to of a class that keeps statistics of episodes by its own ``_update_info_buffer``.
+    """Stores steps, and passes them to a class's own ``_update_info_buffer`` for statistics of episodes.
 
     Args:
-        writer: takes them.
+        writer: stores the steps.
         model: the algorithm.
     """
 
@@ -639,18 +641,18 @@ class Reporting:
 
 
 class StepwiseRollouts:
-    """Asks a model for what its class may have overridden: ``collect_rollouts`` and ``train``.
+    """Calls the methods of a model that its class may have overridden: ``collect_rollouts`` and ``train``.
 
     Args:
         model: the algorithm.
-        plain: the loop that it would have otherwise, whose parts it uses.
+        plain: the default loop, whose parts it uses.
     """
 
     def __init__(self, model: OnPolicyAlgorithm, plain: Any) -> None:
         self.model, self.plain = model, plain
 
     def iterate(self) -> bool:
-        """A rollout, and what is learned from it. False: a callback asked to stop."""
+        """Collects a rollout and learns from it. False if a callback stopped training."""
         model, plain = self.model, self.plain
         more = {"use_masking": model._use_masking} if isinstance(model, MaskablePPO) else {}
         if model._collection is None:
@@ -672,7 +674,7 @@ class SamplingActor(Actor):
 
     Args:
         model: the algorithm.
-        exploration: what the algorithm's own ``_sample_action`` does to the policy's actions.
+        exploration: the exploration of the algorithm's own ``_sample_action``.
     """
 
     def __init__(self, model: OffPolicyAlgorithm, exploration: dict[str, Exploration]) -> None:
@@ -702,7 +704,7 @@ class Predicted(Exploration):
 
 
 def _successors(new_obs: Any, step: Step) -> Any:
-    """``new_obs``, but the true last observations where episodes ended."""
+    """Returns ``new_obs`` with the true final observations where episodes ended."""
     if isinstance(new_obs, dict):
         return {
             key: _successors(value, step._replace(next_observations=step.next_observations[key]))
@@ -713,8 +715,8 @@ def _successors(new_obs: Any, step: Step) -> Any:
 
 
 def replay_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
-    """The loop of a class that may override what Stable-Baselines3 calls: the plain one, whose parts ask the model for
-    what it overrides, and a stepwise one only where it collects or learns by itself."""
+    """Returns the loop of a class that may override methods that Stable-Baselines3 calls: the plain one, whose parts
+    call the overrides, or a stepwise one if the class overrides collecting or learning."""
     plain = OffPolicyLoop.of(model, callback, log_interval)
     if not isinstance(plain, OffPolicyLoop):
         return plain
@@ -727,7 +729,7 @@ def replay_loop(model: Any, callback: BaseCallback, log_interval: int | None) ->
     if not _is_polyaks(model._store_transition):
         plain.collector.before_step += (partial(note_observations, model),)
     if not _is_polyaks(model._update_info_buffer):
-        plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
+        plain.collector.statistics = EpisodeStatistics(1)  # the override keeps them
         plain.store = Reporting(plain.store, model)
     plain.collector.before_series += (partial(explore_as_set, model),)
     own = not (_is_polyaks(model.collect_rollouts) and _is_polyaks(model.train))
@@ -735,12 +737,12 @@ def replay_loop(model: Any, callback: BaseCallback, log_interval: int | None) ->
 
 
 def note_observations(model: Any) -> None:
-    """Before a step: what an own ``_store_transition`` finds in ``_last_obs`` and ``_last_original_obs``."""
+    """Set ``_last_obs`` and ``_last_original_obs`` before a step, for an own ``_store_transition``."""
     model._acted_on = model.runner.obs, model.runner.original_obs
 
 
 def explore_as_set(model: Any) -> None:
-    """Before a series: explore in another way, where attributes that say how have been set."""
+    """Change the exploration before a series, if the attributes that determine it have been set."""
     if model._explored != (options := model._exploration_options()):
         model._explored = options
         model.runner.actor.explore_next(model._exploration())
@@ -751,7 +753,7 @@ class Transitions:
 
     Args:
         model: the algorithm.
-        buffer: where to.
+        buffer: the buffer to fill.
     """
 
     def __init__(self, model: Any, buffer: Any) -> None:
@@ -770,25 +772,25 @@ class Transitions:
 
 
 def their_storage(model: Any, buffer: Any = None) -> Any:
-    """Where steps go to: ``buffer``, or the model's own replay buffer."""
+    """Returns the storage of steps: ``buffer``, or the model's own replay buffer."""
     if _is_polyaks(model._store_transition):
         return storage_of(model) if buffer is None else buffer
     return Transitions(model, model.replay_buffer if buffer is None else buffer)
 
 
 class StepwiseReplay:
-    """Asks a model for what its class may have overridden: ``collect_rollouts`` and ``train``.
+    """Calls the methods of a model that its class may have overridden: ``collect_rollouts`` and ``train``.
 
     Args:
         model: the algorithm.
-        plain: the loop that it would have otherwise, whose parts it uses.
+        plain: the default loop, whose parts it uses.
     """
 
     def __init__(self, model: OffPolicyAlgorithm, plain: OffPolicyLoop) -> None:
         self.model, self.plain = model, plain
 
     def iterate(self) -> bool:
-        """Some experience, and the gradient steps that are due. False: a callback asked to stop."""
+        """Collects experience, and makes the gradient steps that are due. False if a callback stopped training."""
         model, plain = self.model, self.plain
         assert model.env is not None
         assert model.replay_buffer is not None
@@ -813,7 +815,7 @@ class StepwiseReplay:
 
 
 class TheirReplay(ExperienceReplay):
-    """Experience in the peer's buffers, whose classes subclasses extend."""
+    """Replay in the peer's buffer classes, which programs extend."""
 
     numpy_alone: ClassVar = "what extends Stable-Baselines3's classes reads numpy"
     _chose_buffer = False
@@ -902,16 +904,17 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="run")
 
-    # -- what subclasses override --------------------------------------------------------------------------------------
+    # -- methods that subclasses override
+    # -------------------------------------------------------------------------------
 
     def make_actor(self) -> Acting:
-        """Acts with the present policy, or through ``_sample_action`` of a subclass."""
+        """Returns the actor: the current policy, or ``_sample_action`` of a subclass."""
         self._explored = self._exploration_options()
         overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
 
     def _exploration_options(self) -> list[Any]:
-        """What exploration is built from, which is no hyper-parameter of a user's own algorithm."""
+        """Returns the values that exploration is built from, which are no hyper-parameters of a user's algorithm."""
         return list(map(vars(self).get, ExperienceReplay.explores_by))
 
     def _exploration(self) -> dict[str, Exploration]:
@@ -933,15 +936,15 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         """Step the environments and store the transitions.
 
         Args:
-            env: the model's.
-            callback: asked after every step whether to continue.
-            train_freq: for how long.
-            replay_buffer: where to.
+            env: the model's environments.
+            callback: called after every step; returns whether to continue.
+            train_freq: the length of the collection.
+            replay_buffer: the buffer to fill.
             action_noise, learning_starts: explore with these.
             log_interval: episodes between log tables.
 
         Returns:
-            how much was collected, and whether to continue.
+            the number of collected steps and episodes, and whether to continue.
         """
         if self._plain is None:  # a program collects outside of learn()
             type(self).loop(self, callback, log_interval)
@@ -983,7 +986,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     @contextmanager
     def _exploring(self, action_noise: ActionNoise | None, learning_starts: int) -> Iterator[None]:
-        """Within the block exploration uses these arguments, where they differ from the attributes of that name."""
+        """Within the block exploration uses these arguments, if they differ from the attributes of that name."""
         if action_noise is self.action_noise and learning_starts == self.learning_starts:
             yield
             return
@@ -1066,10 +1069,10 @@ class A2C(a2c.A2C, OnPolicyAlgorithm):
 
 
 class TheirEpochs(TheirRollouts, Epochs):
-    """The same, of which PPO makes several passes."""
+    """Rollouts in the peer's buffers, over which PPO makes several passes."""
 
     def check_batch_size(self) -> None:
-        """A minibatch above the rollout is the whole rollout, of which the truncated-batch check warns."""
+        """Accepts a minibatch above the rollout: it becomes the whole rollout, and the truncated-batch check warns."""
         model = self.model
         if model.env is not None and model.normalize_advantage:
             rows = model.n_steps * model.n_envs
@@ -1078,17 +1081,17 @@ class TheirEpochs(TheirRollouts, Epochs):
 
 
 class MaskableEpochs(TheirEpochs):
-    """The same with masks, for which the buffer has a column."""
+    """PPO's rollouts with masks, for which the buffer has a column."""
 
     buffer_classes: ClassVar = MaskableRolloutBuffer, MaskableDictRolloutBuffer
     stores_masks: ClassVar = ()  # its buffers always do
 
     def find_masks(self) -> None:
-        """Nothing to do."""
+        """Does nothing: the masks are found by ``learn``."""
 
 
 class RecurrentEpochs(TheirEpochs):
-    """The same with recurrent states."""
+    """PPO's rollouts with recurrent states."""
 
     def make_buffer(self) -> Any:
         nested = isinstance(self.model.observation_space, spaces.Dict)
@@ -1102,7 +1105,8 @@ class RecurrentEpochs(TheirEpochs):
         return options
 
     def sequence_length(self, longest: int | None) -> int:
-        """Accepts any ``n_steps``: where they have no factor of about ``batch_size``, sequences are longer."""
+        """Returns the length of sequences for any ``n_steps``: without a factor of about ``batch_size``, sequences are
+        longer."""
         try:
             return super().sequence_length(longest)
         except ValueError:
@@ -1167,11 +1171,11 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         """See :meth:`polyak.algorithm.Algorithm.learn`.
 
         Args:
-            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar: of that method.
-            use_masking: keep to the masks; ``False`` takes any action.
+            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar: see that method.
+            use_masking: apply the masks; ``False`` allows any action.
 
         Raises:
-            ValueError: the environment says no masks.
+            ValueError: the environment has no masks.
         """
         self._mask(use_masking)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
@@ -1184,7 +1188,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         n_rollout_steps: int,
         use_masking: bool = True,
     ) -> bool:
-        """Fill the rollout buffer; False: a callback asked to stop.
+        """Fill the rollout buffer; False if a callback stopped training.
 
         Raises:
             TypeError: the buffer does not store masks.
@@ -1245,7 +1249,7 @@ class _MaskNames(Runner):
 
 
 class _Renaming(BaseAlgorithm):
-    """Networks whose names are sb3-contrib's here, and polyak's in its files."""
+    """Networks with sb3-contrib's names here, and polyak's names in its files."""
 
     @staticmethod
     def _renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -1315,7 +1319,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
 
 
 class TheirTrustRegion(TheirRollouts, TrustRegion):
-    """The same, of which TRPO makes one step."""
+    """Rollouts in the peer's buffers, from which TRPO makes one step."""
 
     check_batch_size = TheirEpochs.check_batch_size
 
@@ -1365,7 +1369,7 @@ class ARSLearner(ars.ARSLearner):
 
 
 def tournament_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
-    """The loop of ARS, whose parts ask a model for what its class overrides."""
+    """Returns the loop of ARS, whose parts call the model's overrides."""
     loop = ars.TournamentLoop(model, callback, log_interval)
     if not _is_polyaks(model._update_current_progress_remaining):
         loop.tick = model._tick_within
@@ -1406,7 +1410,7 @@ class ARS(ars.ARS, BaseAlgorithm):
         super()._check_hyperparameters()
 
     def make_policy(self) -> Callable[[], Any]:
-        """A recipe for the policy, which is built without a learning rate."""
+        """Returns a recipe for the policy, which is built without a learning rate."""
         return partial(self.policy_class, self.observation_space, self.action_space, **self._policy_options())
 
     def get_parameters(self) -> dict[str, Any]:
@@ -1434,7 +1438,7 @@ class DQN(dqn.DQN, _Aliased):
 
 
 class QRDQNLearner(qrdqn.QRDQNLearner):
-    """Of networks that give quantiles [B, N, A] where they are called."""
+    """The learner for networks that return quantiles [B, N, A]."""
 
     def q_values(self, network: Any, observations: Obs) -> torch.Tensor:
         return self.quantiles(network, observations).mean(1)

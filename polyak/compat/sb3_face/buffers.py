@@ -43,7 +43,7 @@ class OwnArrays(ReplayBuffer):
         raise ValueError(f"{type(self).__name__} stores steps in arrays of its own, whose rewards it must replace.")
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled rows of all arrays that are attributes of the buffer, and the number of rows."""
+        """Returns the filled rows of all arrays that are attributes of the buffer, and the number of rows."""
         state: dict[str, Any] = {"buffer_size": self.buffer_size, "n_envs": self.n_envs, "rng": self.rng_state()}
         state |= {"pos": self.pos, "full": self.full}
         for name, value in vars(self).items():
@@ -89,14 +89,14 @@ class OwnArrays(ReplayBuffer):
 
 
 def _arrays(value: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """An attribute's arrays: itself, or those of a dict by their keys."""
+    """Yields an attribute's arrays: itself, or those of a dict by their keys."""
     items = value.items() if isinstance(value, dict) else [("", value)]
     yield from ((str(k), array) for k, array in items if isinstance(array, np.ndarray) and array.dtype != object)
 
 
 @cache
 def _kind(own: type) -> type[Any]:
-    """A user's class with the methods of :class:`OwnArrays` in place of those of :class:`ReplayBuffer`."""
+    """Returns a user's class with the methods of :class:`OwnArrays` in place of those of :class:`ReplayBuffer`."""
     space = {"__module__": own.__module__, "__reduce__": lambda buffer: (_empty, (own,), buffer.__getstate__())}
     return type(own.__name__, (own, OwnArrays), space)
 

@@ -44,7 +44,8 @@ D = TypeVar("D", bound="Distribution")
 class Distribution(ABC):
     """A family of action distributions; :meth:`proba_distribution` gives it the parameters for a batch of states.
 
-    A copy by ``copy.copy`` keeps the parameters at hand. Deep copies and pickles leave out what has an autograd graph.
+    A copy by ``copy.copy`` keeps the current parameters. Deep copies and pickles leave out tensors with an autograd
+    graph.
     """
 
     distribution: Any = None
@@ -52,7 +53,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def proba_distribution_net(self, *args: Any, **kwargs: Any) -> Any:
-        """The module (and parameter, if there is one) that makes the parameters from latent features."""
+        """Returns the module (and parameter, if there is one) that makes the parameters from latent features."""
 
     @abstractmethod
     def proba_distribution(self, *args: Any, **kwargs: Any) -> Self:
@@ -68,11 +69,11 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self) -> Tensor:
-        """One action for each state; differentiable in the parameters where the action is continuous."""
+        """Draws one action for each state; differentiable in the parameters where the action is continuous."""
 
     @abstractmethod
     def mode(self) -> Tensor:
-        """The likeliest action for each state (before squashing, if the distribution squashes)."""
+        """Returns the likeliest action for each state (before squashing, if the distribution squashes)."""
 
     @abstractmethod
     def actions_from_params(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -83,7 +84,7 @@ class Distribution(ABC):
         """Set these parameters, and return sampled actions for them and their log-density [B]."""
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
-        """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
+        """Returns :meth:`mode` if ``deterministic``, else :meth:`sample`."""
         return self.mode() if deterministic else self.sample()
 
     def kl(self, other: Self) -> Tensor:
@@ -114,7 +115,7 @@ def sum_independent_dims(tensor: Tensor) -> Tensor:
 
 
 def kl_divergence(dist_true: Distribution, dist_pred: Distribution) -> Tensor:
-    """KL(dist_true || dist_pred).
+    """Returns the divergence KL(dist_true || dist_pred).
 
     Returns:
         [B] for categorical and multi-categorical distributions; [B, A], by dimension, for Gaussian and Bernoulli ones,
@@ -173,7 +174,7 @@ class _OfFamily(Distribution):
         """The distribution of :mod:`polyak.nn.distributions` for the current parameters.
 
         Raises:
-            PolicyError: there are none yet.
+            PolicyError: there are no parameters yet.
         """
         if self._value is None:
             raise PolicyError(f"{type(self).__name__} has no parameters yet: call proba_distribution(...) first.")
@@ -237,7 +238,7 @@ class DiagGaussianDistribution(_OfFamily):
         self.family = GaussianFamily(action_dim)
 
     def proba_distribution_net(self, latent_dim: int, log_std_init: float = 0.0) -> tuple[nn.Module, nn.Parameter]:
-        """The layer for the means, and the log standard deviations [A]."""
+        """Returns the layer for the means, and the log standard deviations [A]."""
         return self.family.make_head(latent_dim), self.family.make_log_std(latent_dim, log_std_init)
 
     def proba_distribution(self, mean_actions: Tensor, log_std: Tensor) -> Self:
@@ -273,11 +274,11 @@ class _Squashing(_OfFamily):
         return torch.tanh(gaussian_actions) if isinstance(self.value, Squashed) else gaussian_actions
 
     def log_prob(self, actions: Tensor, gaussian_actions: Tensor | None = None) -> Tensor:
-        """Log-density of actions: [B].
+        """Returns the log-density of actions: [B].
 
         Args:
             actions: [B, A], in [-1, 1] if the output is squashed.
-            gaussian_actions: [B, A] what they were before tanh, if known: more precise than inverting tanh.
+            gaussian_actions: [B, A] the actions before tanh, if known: more precise than inverting tanh.
         """
         if gaussian_actions is None or not isinstance(self.value, Squashed):
             return self.value.log_prob(actions)
@@ -346,8 +347,8 @@ class TanhBijector:
 class StateDependentNoiseDistribution(_Squashing):
     """Generalised state-dependent exploration (gSDE): see :mod:`polyak.nn.distributions.state_dependent`.
 
-    The exploration matrices theta are drawn by :meth:`sample_weights` only. What is kept is the standard normal draw
-    behind them, and ``log_std`` itself: gradients reach ``log_std`` through every use of the noise.
+    The exploration matrices theta are drawn by :meth:`sample_weights` only. Stored are their standard normal draws, and
+    ``log_std`` itself: gradients reach ``log_std`` through every use of the noise.
 
     Args:
         action_dim: A.
@@ -360,7 +361,7 @@ class StateDependentNoiseDistribution(_Squashing):
 
     family: StateDependentGaussianFamily
     _log_std: Tensor
-    """That of the batch or of the current draw, whichever is later."""
+    """The log standard deviations of the batch or of the current draw, whichever is later."""
 
     def __init__(
         self,
@@ -391,7 +392,8 @@ class StateDependentNoiseDistribution(_Squashing):
 
         Args:
             log_std: [L, A] or [L, 1].
-            batch_size: how many, one for each environment; one more serves batches of any other size.
+            batch_size: number of matrices, one for each environment; a further one is used for batches of any other
+                size.
         """
         self._log_std = log_std
         self.noise.draw(log_std, self.action_dim, batch_size)
@@ -416,7 +418,7 @@ class StateDependentNoiseDistribution(_Squashing):
     def proba_distribution_net(
         self, latent_dim: int, log_std_init: float = -2.0, latent_sde_dim: int | None = None
     ) -> tuple[nn.Module, nn.Parameter]:
-        """The layer for the means, and ``log_std`` [L, A] ([L, 1] without ``full_std``).
+        """Returns the layer for the means, and ``log_std`` [L, A] ([L, 1] without ``full_std``).
 
         Args:
             latent_dim: width of the actor's latent features.
@@ -464,7 +466,7 @@ class StateDependentNoiseDistribution(_Squashing):
 
 
 def _normal(value: Any) -> TorchDistribution:
-    """The Gaussian of a value, before squashing."""
+    """Returns the Gaussian of a value, before squashing."""
     gaussian = value.gaussian if isinstance(value, Squashed) else value
     return gaussian.given if isinstance(gaussian, _Given) else torch.distributions.Normal(gaussian.mean, gaussian.std)
 
@@ -476,7 +478,7 @@ class OfLogits(_OfFamily):
     """Base of distributions whose only parameters are logits."""
 
     def proba_distribution_net(self, latent_dim: int) -> nn.Module:
-        """The layer for the logits."""
+        """Returns the layer for the logits."""
         return self.family.make_head(latent_dim)
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
@@ -545,7 +547,7 @@ class BernoulliDistribution(OfLogits):
 def make_proba_distribution(
     action_space: spaces.Space, use_sde: bool = False, dist_kwargs: dict[str, Any] | None = None
 ) -> Distribution:
-    """The distribution that fits an action space.
+    """Returns the distribution that fits an action space.
 
     Args:
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
@@ -574,7 +576,7 @@ _OF_FAMILY: Mapping[type[values.Family], type[Distribution]] = {
 
 
 def of_family(family: Any, classes: Mapping[type[values.Family], type[D]], **options: Any) -> D:
-    """The distribution of a family, by the class of the family."""
+    """Returns the distribution of a family, by the class of the family."""
     make: Any = classes[type(family)]
     distribution: D = make(getattr(family, "action_dims", None) or family.action_dim, **options)
     return distribution

@@ -29,7 +29,7 @@ from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Sc
 from polyak.warning import warn_user
 
 SB3_VERSION = "2.9.2"
-"""The version whose public API is answered."""
+"""The version whose public API is provided."""
 
 KEY_TO_GOAL_STRATEGY = {strategy.name.lower(): strategy for strategy in GoalSelectionStrategy}
 
@@ -62,14 +62,15 @@ class PolicyPredictor(Protocol):
         episode_start: Flags = None,
         deterministic: bool = False,
     ) -> Predicted:
-        """Actions for observations, and the next recurrent state."""
+        """Returns actions for observations, and the next recurrent state."""
 
 
 # -- environments ------------------------------------------------------------------------------------------------------
 
 
 def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -> None:
-    """:func:`polyak.envs.check_env`, and warnings of the spaces that the peer has no algorithm for, though polyak has.
+    """Calls :func:`polyak.envs.check_env`, and warns of spaces that the peer's algorithms do not support, though
+    polyak's do.
 
     Args:
         env: the environment.
@@ -88,7 +89,7 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
 
 
 def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
-    """The peer's warnings about a space."""
+    """Returns the peer's warnings about a space."""
     messages, fault = [], "not supported by Stable-Baselines3, though by polyak's own algorithms"
     if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
         messages.append(f"The {kind} space is a {type(space).__name__}, {fault}.")
@@ -152,12 +153,12 @@ def should_collect_more_steps(train_freq: TrainFreq, num_collected_steps: int, n
 
 
 def safe_mean(arr: Any) -> float:
-    """The mean; nan for nothing."""
+    """Returns the mean; nan for nothing."""
     return float(np.mean(arr)) if len(arr) else float("nan")
 
 
 def zip_strict(*iterables: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """``zip`` that does not end silently at the shortest.
+    """Yields tuples like ``zip``, but raises an error if the lengths differ.
 
     Raises:
         ValueError: the lengths differ.
@@ -170,7 +171,7 @@ def zip_strict(*iterables: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def get_parameters_by_name(model: torch.nn.Module, included_names: Iterable[str]) -> list[Tensor]:
-    """Entries of the state dict whose name contains any of ``included_names``."""
+    """Returns the entries of the state dict whose name contains any of ``included_names``."""
     wanted = list(included_names)
     return [tensor for name, tensor in model.state_dict().items() if any(part in name for part in wanted)]
 
@@ -192,7 +193,7 @@ def quantile_huber_loss(
     cum_prob: Tensor | None = None,
     sum_over_quantiles: bool = True,
 ) -> Tensor:
-    """The mean over rows and critics of :func:`polyak.ops.distributional.quantile_huber_loss`.
+    """Returns the mean over rows and critics of :func:`polyak.ops.distributional.quantile_huber_loss`.
 
     Args:
         current_quantiles: [B, N] or [B, K, N].
@@ -218,7 +219,7 @@ def quantile_huber_loss(
 def flat_grad(
     output: Tensor, parameters: Sequence[Tensor], create_graph: bool = False, retain_graph: bool = False
 ) -> Tensor:
-    """The gradient of ``output`` with respect to those ``parameters`` that it depends on, as one vector."""
+    """Returns the gradient of ``output`` with respect to those ``parameters`` that it depends on, as one vector."""
     keep = retain_graph or create_graph
     grads = torch.autograd.grad(output, parameters, create_graph=create_graph, retain_graph=keep, allow_unused=True)
     return torch.cat([grad.reshape(-1) for grad in grads if grad is not None])
@@ -240,12 +241,12 @@ def conjugate_gradient_solver(
 
 
 def near_zero(like: Tensor) -> Tensor:
-    """The peer's starting point for linear equations: normal draws of standard deviation 1e-4."""
+    """Returns the peer's starting point for linear equations: normal draws of standard deviation 1e-4."""
     return 1e-4 * torch.randn_like(like)
 
 
 def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.device | str) -> Tensor | TensorDict:
-    """An observation, or a dict of them, as tensors on ``device``.
+    """Converts an observation, or a dict of them, to tensors on ``device``.
 
     Raises:
         TypeError: neither an array nor a dict.
@@ -261,14 +262,14 @@ def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.devi
 
 
 def recursive_getattr(obj: Any, attr: str, *args: Any) -> Any:
-    """``getattr`` along a dotted path."""
+    """Applies ``getattr`` along a dotted path."""
     for name in attr.split("."):
         obj = getattr(obj, name, *args)
     return obj
 
 
 def recursive_setattr(obj: Any, attr: str, val: Any) -> None:
-    """``setattr`` along a dotted path."""
+    """Applies ``setattr`` along a dotted path."""
     owner, _, name = attr.rpartition(".")
     setattr(recursive_getattr(obj, owner) if owner else obj, name, val)
 
@@ -277,7 +278,7 @@ def recursive_setattr(obj: Any, attr: str, val: Any) -> None:
 
 
 def get_system_info(print_info: bool = True) -> tuple[dict[str, str], str]:
-    """Versions of what matters to a model, as a dict and as text."""
+    """Returns the versions of the libraries that affect a model, as a dict and as text."""
     own = system_info()
     info = {name: own[name] for name in ("OS", "Python", "polyak", "PyTorch", "Gymnasium")}
     info |= {"Stable-Baselines3": SB3_VERSION, "GPU Enabled": own["GPU"], "Numpy": own["NumPy"]}
@@ -289,10 +290,10 @@ def get_system_info(print_info: bool = True) -> tuple[dict[str, str], str]:
 
 
 def HER(*args: Any, **kwargs: Any) -> None:
-    """Not an algorithm any more.
+    """Raises an error: HER is not an algorithm any more.
 
     Raises:
-        ImportError: always; the message says what to write instead.
+        ImportError: always; the message has the replacement.
     """
     raise ImportError(
         "HER is a replay buffer since Stable-Baselines3 1.1: write "

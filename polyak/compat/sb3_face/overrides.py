@@ -1,6 +1,6 @@
 """Methods that a user's subclass overrides, and checks for those that polyak would not call.
 
-What a subclass overrides is called, or refused before anything is trained, with the reason.
+An override is called, or refused before training, with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def is_ours(cls: Any, base: type) -> bool:
 
 
 def changed(cls: type, base: type, names: Iterable[str]) -> list[str]:
-    """Those of some methods that a subclass overrides or adds."""
+    """Returns those of the methods ``names`` that a subclass overrides or adds."""
     return [name for name in names if _found(cls, name) not in (None, _found(base, name))]
 
 
@@ -30,13 +30,13 @@ def refuse(argument: str, cls: type, base: type, reasons: Mapping[str, str]) -> 
     """Refuse a subclass that overrides methods which polyak does not call.
 
     Args:
-        argument: where the program gave it.
+        argument: the argument that the class was given as.
         cls: the subclass.
-        base: whose methods it may have taken over.
-        reasons: method -> why it is not called, and what to do instead.
+        base: the base class whose methods it may override.
+        reasons: method -> the reason why it is not called, and the alternative.
 
     Raises:
-        HyperparameterError: naming the method, with the reason.
+        HyperparameterError: it does; the message names the method and the reason.
     """
     for name in changed(cls, base, reasons):
         require(False, argument, cls, f"its {name}() would never be called: {reasons[name]}.")

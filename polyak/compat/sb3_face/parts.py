@@ -25,7 +25,8 @@ Parts = dict[str, Part]
 
 
 def find_parts(model: Any, names: Iterable[str], learner: Learner) -> Parts:
-    """Those of the attributes ``names`` (dotted ones, too) that learn and that ``learner`` does not have already."""
+    """Returns those of the attributes ``names`` (dotted ones, too) that learn and that ``learner`` does not have
+    already."""
     known = identities(learner)
     found: Parts = {}
     for name in names:
@@ -37,7 +38,7 @@ def find_parts(model: Any, names: Iterable[str], learner: Learner) -> Parts:
 
 
 def holds_any(value: Any, known: set[int]) -> bool:
-    """Whether a value has one of the identities ``known``, or is a collection of which an item has."""
+    """Whether a value has one of the identities ``known``, or is a collection with such an item."""
     if isinstance(value, list | tuple | set | frozenset):
         return any(holds_any(item, known) for item in value)
     if isinstance(value, dict):
@@ -46,7 +47,7 @@ def holds_any(value: Any, known: set[int]) -> bool:
 
 
 def identities(learner: Learner) -> set[int]:
-    """Of the networks, tensors and optimizers of ``learner``."""
+    """Returns the identities of the networks, tensors and optimizers of ``learner``."""
     own = (*learner.modules(), *learner.parameters(), *learner.buffers(), *learner.optimizers.values())
     return {id(part) for part in own}
 
@@ -66,7 +67,7 @@ def store(parts: Parts, saved: Saved) -> None:
 
 
 def stored_parts(saved: Saved) -> dict[str, Any]:
-    """The parts that :func:`store` wrote into a file: state dicts and tensors by name."""
+    """Returns the parts that :func:`store` wrote into a file: state dicts and tensors by name."""
     values: dict[str, Any] = {}
     arrays = saved.state_of("parts")
     for name, kind in saved.info.get("parts", {}).items():
@@ -81,7 +82,7 @@ def stored_parts(saved: Saved) -> dict[str, Any]:
 
 
 def all_parameters(saved: Saved) -> dict[str, Any]:
-    """The result of ``get_parameters()`` of the saved model, and further tensors of it."""
+    """Returns the result of ``get_parameters()`` of the saved model, and further tensors of it."""
     own = saved_parameters(saved) | stored_parts(saved)
     if "given" not in saved.info:
         return own
@@ -92,7 +93,7 @@ def all_parameters(saved: Saved) -> dict[str, Any]:
 
 
 def store_given(values: Mapping[str, Any], saved: Saved) -> None:
-    """Let a file hold what an override of ``get_parameters()`` returned, in place of the model's own."""
+    """Store the result of an overridden ``get_parameters()`` in a file, in place of the model's own parameters."""
     policy = {f"policy.{key}": tensor.numpy(force=True) for key, tensor in values.get("policy", {}).items()}
     saved.networks = {key: a for key, a in saved.networks.items() if key[:7] != "policy." or not policy} | policy
     optimizers = {optimizer_key(name): name for name in saved.info["optimizers"]}
@@ -108,7 +109,7 @@ def store_given(values: Mapping[str, Any], saved: Saved) -> None:
 
 
 def given_parameters(saved: Saved) -> dict[str, Any]:
-    """The result of ``get_parameters()`` of the saved model, also where a user's class overrides it."""
+    """Returns the result of ``get_parameters()`` of the saved model, also where a user's class overrides it."""
     own = {name: value for name, value in saved_parameters(saved).items() if isinstance(value, Mapping)}
     own |= {name: value for name, value in stored_parts(saved).items() if isinstance(value, Mapping)}
     if (given := saved.info.get("given")) is None:
@@ -119,7 +120,7 @@ def given_parameters(saved: Saved) -> dict[str, Any]:
 
 
 def _as_arrays(tree: Any) -> Any:
-    """The tensors of nested dicts and lists as arrays."""
+    """Returns the tensors of nested dicts and lists as arrays."""
     if isinstance(tree, Tensor):
         return tree.numpy(force=True)
     if isinstance(tree, Mapping):
@@ -128,7 +129,7 @@ def _as_arrays(tree: Any) -> Any:
 
 
 def _as_tensors(tree: Any) -> Any:
-    """The inverse of :func:`_as_arrays`; numbers as keys, which optimizers have, are numbers again."""
+    """Inverts :func:`_as_arrays`; numbers as keys, which optimizers have, are numbers again."""
     if isinstance(tree, np.ndarray):
         return torch.from_numpy(tree)
     if isinstance(tree, dict):

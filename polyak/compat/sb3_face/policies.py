@@ -100,18 +100,18 @@ class BaseModel(Network):
     """Names of the constructor's arguments; each is an attribute, or one of ``_network_options``."""
 
     def make_features_extractor(self) -> Extractor:
-        """A new features extractor."""
+        """Returns a new features extractor."""
         return make_extractor(
             self.observation_space, self.features_extractor_class, self.features_extractor_kwargs, self.normalize_images
         )
 
     def _update_features_extractor(self, net_kwargs: Kwargs, features_extractor: nn.Module | None = None) -> Kwargs:
-        """``net_kwargs`` with a features extractor, the one given or a new one, and its number of features."""
+        """Returns ``net_kwargs`` with a features extractor, the given one or a new one, and its number of features."""
         extractor = self.make_features_extractor() if features_extractor is None else features_extractor
         return {**net_kwargs, "features_extractor": extractor, "features_dim": extractor.features_dim}
 
     def _get_constructor_parameters(self) -> Kwargs:
-        """The constructor arguments that :meth:`save` writes for :meth:`load`."""
+        """Returns the constructor arguments that :meth:`save` writes for :meth:`load`."""
         options = self._network_options()
         return {name: options[name] if name in options else getattr(self, name) for name in self._arguments}
 
@@ -132,15 +132,15 @@ class BaseModel(Network):
 
     @classmethod
     def load(cls, path: Any, device: torch.device | str = "auto", trust: bool = False) -> Self:
-        """Build a model from what :meth:`save` wrote.
+        """Build a model from a file that :meth:`save` wrote.
 
         Args:
             path: a path or a file opened for reading.
-            device: where to put it.
+            device: device of the model.
             trust: also read files of Stable-Baselines3, which are pickles and can run any code.
 
         Raises:
-            ValueError: not such a file.
+            ValueError: another kind of file.
         """
         with damage_named(path):
             weights, parameters = policy_file.load(path, trust)
@@ -162,11 +162,11 @@ class BaseModel(Network):
 
 
 class _PolicysCodec(ActionCodec):
-    """Scales as a policy does, whose class may have a ``scale_action`` and ``unscale_action`` of its own.
+    """Scales actions by a policy, whose class may override ``scale_action`` and ``unscale_action``.
 
     Args:
-        policy: is asked.
-        squash: as of an :class:`~polyak.nn.codec.ActionCodec`.
+        policy: the policy.
+        squash: see :class:`~polyak.nn.codec.ActionCodec`.
     """
 
     def __init__(self, policy: Policy, squash: bool) -> None:
@@ -191,11 +191,11 @@ class BasePolicy(BaseModel, Policy):
     """A :class:`BaseModel` that chooses actions; a subclass defines ``_predict``.
 
     Args:
-        squash_output: its actions lie in [-1, 1] and stand for the range of the Box.
+        squash_output: its actions lie in [-1, 1] and are scaled to the range of the Box.
     """
 
     squashes: ClassVar[bool] = False
-    """Whether all policies of the class squash, whatever the argument."""
+    """Whether all policies of the class squash, for any argument."""
 
     def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -209,12 +209,12 @@ class BasePolicy(BaseModel, Policy):
 
     @staticmethod
     def _dummy_schedule(progress_remaining: float) -> float:
-        """Stands for the learning rate of a policy that is not being trained."""
+        """Returns 0, the learning rate of a policy that is not being trained."""
         return 0.0
 
 
 class TrainedPolicy(nn.Module):
-    """Comes before the class of a policy that is built with a learning rate and makes its optimizers.
+    """Mixin of policies that are built with a learning rate and make their optimizers.
 
     Args:
         observation_space: space of the observations.
@@ -222,7 +222,7 @@ class TrainedPolicy(nn.Module):
         lr_schedule: learning rate by remaining progress.
         optimizer_class: torch optimizer.
         optimizer_kwargs: its arguments besides the learning rate; ``None`` takes those of ``usual_optimizer_kwargs``.
-        options: of the policy.
+        options: arguments of the policy.
     """
 
     usual_optimizer_kwargs: ClassVar[Mapping[type[Optimizer], Kwargs]] = {}
@@ -280,7 +280,7 @@ class ActorCriticPolicy(TrainedPolicy, actor_critic.ActorCriticPolicy, BasePolic
     usual_optimizer_kwargs = {torch.optim.Adam: {"eps": 1e-5}}
 
     action_dist: Distribution
-    """The distribution, whose parameters are set for each batch; a subclass may set one of its own here."""
+    """The distribution, whose parameters are set for each batch; a subclass may assign another one."""
 
     def _build_networks(self) -> None:
         self.action_dist = self._make_distribution()
@@ -321,7 +321,7 @@ class ActorCriticPolicy(TrainedPolicy, actor_critic.ActorCriticPolicy, BasePolic
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
-        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         return super().get_distribution(obs)  # type: ignore[return-value]
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
@@ -440,7 +440,7 @@ class DQNPolicy(_GreedyPolicy):
     net_type = QNetwork
 
     def make_q_net(self) -> QNetwork:
-        """A new action-value network."""
+        """Returns a new action-value network."""
         return QNetwork(**self._update_features_extractor(self.net_args)).to(self.device)
 
 
@@ -462,7 +462,7 @@ class QRDQNPolicy(_GreedyPolicy):
     targets = ("quantile_net_target",)
     quantile_net: QuantileNetwork
     quantile_net_target: QuantileNetwork
-    q_net = property(attrgetter("quantile_net"))  # what polyak calls them
+    q_net = property(attrgetter("quantile_net"))  # polyak's name
     q_net_target = property(attrgetter("quantile_net_target"))
 
     @property
@@ -476,7 +476,7 @@ class QRDQNPolicy(_GreedyPolicy):
         self.optimizer = self._new_optimizer(self.quantile_net.parameters(), lr_schedule)
 
     def make_quantile_net(self) -> QuantileNetwork:
-        """A new network of quantiles."""
+        """Returns a new network of quantiles."""
         return QuantileNetwork(**self._update_features_extractor(self.net_args)).to(self.device)
 
 
@@ -514,7 +514,7 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
 
     squashes = True
     action_dist: Distribution
-    """The distribution, whose parameters are set for each batch; a subclass may set one of its own here."""
+    """The distribution, whose parameters are set for each batch; a subclass may assign another one."""
 
     def _build_heads(self, latent_dim: int) -> None:
         super()._build_heads(latent_dim)
@@ -529,7 +529,7 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
-        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         mean, log_std, named = self.get_action_dist_params(obs)
         return self.action_dist.proba_distribution(mean, log_std, **named)
 
@@ -597,11 +597,11 @@ class _ContinuousPolicy(TrainedPolicy, continuous_policy.ContinuousPolicy, BaseP
         self.critic.optimizer = self._new_optimizer(own_parameters(), lr_schedule)
 
     def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
-        """A new actor, with its own features extractor unless one is given."""
+        """Returns a new actor, with its own features extractor unless one is given."""
         return self.actor_type(**self._update_features_extractor(self.actor_kwargs, features_extractor)).to(self.device)
 
     def make_critic(self, features_extractor: nn.Module | None = None) -> Any:
-        """New critics, with their own features extractor unless one is given."""
+        """Returns new critics, with their own features extractor unless one is given."""
         critic_kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
         return self.critic_type(**critic_kwargs).to(self.device)
 
@@ -610,7 +610,7 @@ class _ContinuousPolicy(TrainedPolicy, continuous_policy.ContinuousPolicy, BaseP
         return shaped(torch.as_tensor(self._predict(obs, deterministic)), self.codec.shape)
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, A] in [-1, 1]."""
+        """Returns actions [B, A] in [-1, 1]."""
         return self._predict(obs, deterministic)
 
     @plain
@@ -711,7 +711,7 @@ class TD3Policy(_ContinuousPolicy):
     actor_type = TD3Actor
 
     def forward(self, observation: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, A] in [-1, 1]."""
+        """Returns actions [B, A] in [-1, 1]."""
         return self._predict(observation, deterministic)
 
     @plain

@@ -1,8 +1,8 @@
 """A policy by itself as a file: constructor arguments (JSON) and weights (safetensors). Reading it runs no code.
 
-The same file is what ``torch.save`` makes of ``{"state_dict": ..., "data": ...}``, with these two beside the pickle.
-A program that calls ``torch.load(path, weights_only=False)`` finds what Stable-Baselines3 puts there, and runs the
-pickle.
+The file is also the result of ``torch.save`` for ``{"state_dict": ..., "data": ...}``, with these two beside the
+pickle. A program that calls ``torch.load(path, weights_only=False)`` gets the content of Stable-Baselines3's files, and
+runs the pickle.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]
     if "features_extractor" in arguments:
         arguments["features_extractor"] = describe(arguments["features_extractor"])
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
-        folder = archive.namelist()[0].partition("/")[0]  # torch wants a single one
+        folder = archive.namelist()[0].partition("/")[0]  # torch requires a single one
         archive.writestr(f"{folder}/policy.json", json.dumps(encode(arguments)))
         archive.writestr(f"{folder}/weights.safetensors", safetensors.torch.save(tensors))
     with opened(path, "wb", suffix="") as file:
@@ -51,10 +51,10 @@ def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]
 
 
 def describe(extractor: nn.Module) -> dict[str, Any]:
-    """How to build the features extractor of a network again: its class and arguments.
+    """Returns the class and arguments that rebuild the features extractor of a network.
 
     Raises:
-        TypeError: a class whose arguments are not known.
+        TypeError: a class with unknown arguments.
     """
     if isinstance(extractor, NatureCNN):
         return {"class": type(extractor), "kwargs": {"features_dim": extractor.features_dim, **_scale_of(extractor)}}
@@ -71,7 +71,7 @@ def describe(extractor: nn.Module) -> dict[str, Any]:
 
 
 def _scale_of(cnn: NatureCNN) -> dict[str, Any]:
-    """The argument for images that are standardised."""
+    """Returns the argument for images that are standardised."""
     return {"standardize": True} if cnn.standardize else {}
 
 
@@ -113,7 +113,7 @@ def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, A
 
 
 def with_extractor(parameters: dict[str, Any]) -> dict[str, Any]:
-    """``parameters`` of :func:`load` with the features extractor that they describe, if they do."""
+    """Returns ``parameters`` of :func:`load` with the features extractor that they describe, if any."""
     described = parameters.get("features_extractor")
     if described is None or isinstance(described, nn.Module):
         return parameters

@@ -1,6 +1,6 @@
-"""Names of other libraries that Stable-Baselines3's modules have because they import them.
+"""Names of other libraries that Stable-Baselines3's modules import, and so contain.
 
-Programs read them there, such as ``stable_baselines3.common.callbacks.tqdm``. Every module answers all of them.
+Programs read them there, such as ``stable_baselines3.common.callbacks.tqdm``. Every module has all of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OWN["gym_installed"] = find_spec("gym") is not None
 
 
 def find(path: str, name: str) -> Any:
-    """The value of a name in one of the peer's modules; ``None`` of a library that is not installed.
+    """Returns the value of a name in one of the peer's modules; ``None`` if its library is not installed.
 
     Args:
         path: the module, below the root.
-        name: what is looked for there.
+        name: the name.
 
     Raises:
         LookupError: it is none of these names.

@@ -35,7 +35,7 @@ EPISODES_WINDOW = 100
 
 
 def rolling_window(array: np.ndarray, window: int) -> np.ndarray:
-    """All stretches of ``window`` neighbours along the last axis.
+    """Returns all windows of ``window`` neighbours along the last axis.
 
     Args:
         array: [..., n].
@@ -50,12 +50,12 @@ def rolling_window(array: np.ndarray, window: int) -> np.ndarray:
 def window_func(
     var_1: np.ndarray, var_2: np.ndarray, window: int, func: Callable[..., np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A function of the last ``window`` values at each place where there are so many.
+    """Applies a function to the last ``window`` values at each place that has as many.
 
     Args:
         var_1: [n] places, such as timesteps.
         var_2: [n] values.
-        window: how many values.
+        window: number of values.
         func: reduces ``axis=-1``, such as ``numpy.mean``.
 
     Returns:
@@ -65,10 +65,10 @@ def window_func(
 
 
 def ts2xy(data_frame: "pandas.DataFrame", x_axis: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns of episodes over one of three axes.
+    """Converts episodes to their returns over one of three axes.
 
     Args:
-        data_frame: what :func:`polyak.envs.load_results` gives.
+        data_frame: a result of :func:`polyak.envs.load_results`.
         x_axis: ``"timesteps"`` (steps made by the end of each episode), ``"episodes"`` (its number, from 0) or
             ``"walltime_hrs"`` (hours since the start).
 
@@ -93,7 +93,7 @@ def plot_curves(
     Args:
         xy_list: curves as :func:`ts2xy` gives them.
         x_axis: label of the x axis.
-        title: of the figure.
+        title: title of the figure.
         figsize: inches.
 
     Returns:
@@ -128,7 +128,7 @@ def plot_results(
 
     Args:
         dirs: folders with monitor files, one per run.
-        num_timesteps: leave out what comes after so many steps; ``None`` draws all.
+        num_timesteps: number of steps to draw; ``None`` draws all.
         x_axis: see :func:`ts2xy`.
         task_name: title of the figure.
         figsize: inches.

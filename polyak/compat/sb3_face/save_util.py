@@ -1,7 +1,7 @@
 """Stable-Baselines3's functions for files, for programs that call them directly.
 
-polyak's own models are written by :mod:`polyak.checkpoint.saved`. What is read here goes through the unpickler
-with an allow-list; ``trust=True`` reads everything.
+polyak's own models are written by :mod:`polyak.checkpoint.saved`. Files are read by the unpickler with an allow-list;
+``trust=True`` reads everything.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_json_serializable(item: Any) -> bool:
 
 
 def data_to_json(data: Mapping[str, Any]) -> str:
-    """A dict as JSON; what JSON cannot hold is pickled, with a readable summary beside it."""
+    """Returns a dict as JSON; values that JSON cannot hold are pickled, with a readable summary beside them."""
     encoded: dict[str, Any] = {}
     for key, value in data.items():
         if is_json_serializable(value):
@@ -62,15 +62,15 @@ def data_to_json(data: Mapping[str, Any]) -> str:
 
 
 def json_to_data(json_string: str, custom_objects: Mapping[str, Any] | None = None, trust: bool = False) -> Any:
-    """The inverse of :func:`data_to_json`.
+    """Returns the dict that :func:`data_to_json` wrote.
 
     Args:
-        json_string: what that function wrote.
-        custom_objects: values to use for these keys; what the file has for them is not read.
+        json_string: a result of that function.
+        custom_objects: values to use for these keys; their values in the file are not read.
         trust: also read pickles of anything, which can run any code.
 
     Raises:
-        ValueError: ``custom_objects`` is not a dict, or the text is not JSON, or beyond the limits of what is read.
+        ValueError: ``custom_objects`` is not a dict, or the text is not JSON, or beyond the limits of reading.
     """
     if custom_objects is not None and not isinstance(custom_objects, dict):
         raise ValueError(f"custom_objects must be a dict or None, got {type(custom_objects).__name__}.")
@@ -117,12 +117,12 @@ def open_path(path: Any, mode: str, verbose: int = 0, suffix: str | None = None)
 
 
 def open_path_str(path: str, mode: str, verbose: int = 0, suffix: str | None = None) -> IO[bytes]:
-    """:func:`open_path` for a string."""
+    """Opens a path given as a string: see :func:`open_path`."""
     return open_path_pathlib(Path(path), mode, verbose, suffix)
 
 
 def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | None = None) -> IO[bytes]:
-    """:func:`open_path` for a ``pathlib.Path``.
+    """Opens a path given as a ``pathlib.Path``: see :func:`open_path`.
 
     Raises:
         ValueError: another mode than ``"r"`` and ``"w"``.
@@ -136,7 +136,7 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
             if verbose >= 2:
                 warn_user(f"{path} is not there: reading {with_suffix}.")
             path = with_suffix
-        if not path.is_dir():  # of which Python says so
+        if not path.is_dir():  # Python raises the error about a folder
             check_regular(path, f"path={str(path)!r}")
         return path.open("rb")
     return _to_be_written(with_suffix, verbose).open("wb")
@@ -147,7 +147,7 @@ def _with_suffix(path: Path, suffix: str | None) -> Path:
 
 
 def _to_be_written(path: Path, verbose: int) -> Path:
-    """Where to write a file, with warnings of what is in the way."""
+    """Returns the path of a file to write, with warnings about obstacles."""
     if path.is_dir():
         folder, path = path, path.with_name(path.name + "_2")
         warn_user(f"{folder} is a folder: writing {path} instead.")
@@ -161,7 +161,7 @@ def _to_be_written(path: Path, verbose: int) -> Path:
 
 @contextmanager
 def _written(target: Any, verbose: int, suffix: str) -> Iterator[IO[bytes]]:
-    """A file that is open for writing, or one of a path, which takes its name when it is whole."""
+    """Yields a file that is open for writing; that of a path is renamed to it once it is complete."""
     if not isinstance(target, (str, PathLike)):
         yield open_path(target, "w", verbose, suffix)
         return
@@ -287,7 +287,7 @@ def _read_layout(
 def _read_own(
     file: IO[bytes], load_data: bool, custom_objects: Mapping[str, Any], device: torch.device, trust: bool
 ) -> _Read:
-    """A file of polyak in the other layout."""
+    """Returns a file of polyak in the other layout."""
     saved = checkpoint.read(file)
     data = None
     if load_data:
@@ -307,7 +307,7 @@ def _read_own(
 
 
 def _moved_to(value: Any, device: torch.device) -> Any:
-    """A tensor, or a state dict with tensors in it, on ``device``."""
+    """Returns a tensor, or a state dict with tensors in it, on ``device``."""
     if isinstance(value, torch.Tensor):
         return value.to(device)
     return {key: _moved_to(item, device) for key, item in value.items()} if isinstance(value, dict) else value

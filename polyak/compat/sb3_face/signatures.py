@@ -20,7 +20,7 @@ Fields = TypeVar("Fields", bound="DataclassInstance")
 
 
 def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., T]:
-    """``function`` with other default values."""
+    """Returns ``function`` with other default values."""
     signature = inspect.signature(function)
     changed = [p.replace(default=defaults.get(name, p.default)) for name, p in signature.parameters.items()]
     own = signature.replace(parameters=changed)
@@ -52,7 +52,7 @@ def takes(
         parts: further classes in which arguments and their defaults are found, besides the class and those above it.
         first: names of the first arguments.
         required: names of arguments that have no default here.
-        defaults: those that differ here.
+        defaults: the defaults that differ here.
 
     Raises:
         TypeError: on a call, naming an argument that is unknown, missing or given twice.

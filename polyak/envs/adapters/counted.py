@@ -17,8 +17,8 @@ class EpisodesInTensors:
 
     Args:
         n_envs: N.
-        newest: how many ended episodes are kept.
-        device: where.
+        newest: number of ended episodes to keep.
+        device: device of the tensors.
     """
 
     def __init__(self, n_envs: int, newest: int, device: torch.device) -> None:
@@ -32,7 +32,7 @@ class EpisodesInTensors:
         self.begin()
 
     def begin(self) -> None:
-        """New episodes begin everywhere."""
+        """Begin new episodes in all environments."""
         self.running = torch.zeros(self.n_envs, 2, device=self.device)
         """[N, 2] return and length so far of each running episode."""
 
@@ -69,7 +69,7 @@ class Counted:
 
     Args:
         batch: the environments.
-        newest: how many ended episodes are kept.
+        newest: number of ended episodes to keep.
         masks: whether to pass on which choices are allowed.
     """
 
@@ -81,7 +81,7 @@ class Counted:
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset, by any program."""
+        """The number of times that all environments were reset, by any program."""
         return self.batch.resets
 
     def reset(self) -> First:

@@ -18,10 +18,10 @@ def check_game(game: Game, n_games: int = 20, seed: int = 0, *, tried: int | Non
     """Play some games at random, and check every position.
 
     Args:
-        game: to be checked.
+        game: the game to check.
         n_games: number of games.
-        seed: of the moves.
-        tried: in how many positions of each game, from the start, every move is tried; ``None``: in all of them.
+        seed: seed of the moves.
+        tried: number of positions of each game, from the start, in which every move is tried; ``None``: all.
 
     Raises:
         GameError: an illegal move is accepted, there is no move before the end or one after it, ``play`` changes its
@@ -79,7 +79,7 @@ class _Played:
         return None if over else legal[0]
 
     def check_reading(self, position: np.ndarray, seen: np.ndarray) -> None:
-        """The position that is read from an observation, or from a symmetric one, must be the same."""
+        """Check that the position read from an observation, or from a symmetric one, is the same."""
         game = self.game
         if type(game).read is Game.read:
             return

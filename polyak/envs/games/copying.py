@@ -10,7 +10,7 @@ import numpy as np
 
 
 def copied(env: Any) -> Any:
-    """An environment, with its wrappers, in the middle of an episode as this one is.
+    """Returns a copy of an environment and its wrappers, in the same state of its episode.
 
     ``deepcopy`` alone would construct those with pickling of their own (``EzPickle``) again, without a reset.
 
@@ -26,13 +26,13 @@ def copied(env: Any) -> Any:
     try:
         for layer in layers:
             shells[id(layer)].__dict__.update(deepcopy(vars(layer), memo))
-    except Exception as error:  # whatever holds a window, a socket or a process
+    except Exception as error:  # such as an object with a window, a socket or a process
         raise TypeError(f"env={env!r:.80} cannot be copied ({type(error).__name__}: {error}).") from error
     return shells[id(env)] if layers else deepcopy(env)
 
 
 def as_objects(items: Sequence[Any]) -> np.ndarray:
-    """An object array [B] of the items, also where these are arrays themselves."""
+    """Returns an object array [B] of the items, also where these are arrays themselves."""
     made = np.empty(len(items), object)
     for i, item in enumerate(items):
         made[i] = item

@@ -60,7 +60,7 @@ class Game(ABC):
 
     @abstractmethod
     def legal(self, positions: np.ndarray) -> np.ndarray:
-        """The legal moves: [B, ...] -> [B, A] bool; none where the game is over."""
+        """Returns the legal moves: [B, ...] -> [B, A] bool; none where the game is over."""
 
     @abstractmethod
     def play(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
@@ -72,19 +72,19 @@ class Game(ABC):
 
     @abstractmethod
     def outcome(self, positions: np.ndarray) -> np.ndarray:
-        """The values of games to the player to move: [B, ...] -> [B] float32.
+        """Returns the values of games to the player to move: [B, ...] -> [B] float32.
 
         1 is won, 0 drawn, -1 lost, and NaN a game that is not over.
         """
 
     @abstractmethod
     def observe(self, positions: np.ndarray) -> np.ndarray:
-        """Observations for a network: [B, ...] -> [B, *observation_shape] float32."""
+        """Returns observations for a network: [B, ...] -> [B, *observation_shape] float32."""
 
     # -- optional methods ----------------------------------------------------------------------------------------------
 
     def read(self, observations: np.ndarray) -> np.ndarray:
-        """The inverse of :meth:`observe`: [B, *observation_shape] -> [B, ...]
+        """Inverts :meth:`observe`: [B, *observation_shape] -> [B, ...]
 
         Raises:
             ValueError: an observation belongs to no possible position.
@@ -100,11 +100,12 @@ class Game(ABC):
         return [Symmetry(np.arange(int(np.prod(self.observation_shape))), self.moves)]
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
-        """A drawing of one position for a terminal: the mover's mark, the other's, and that of an empty field."""
+        """Returns a drawing of one position for a terminal: the mover's mark, the other's, and that of an empty
+        field."""
         return str(position)
 
     def move_text(self, move: int) -> str:
-        """The name of a move, as players write it."""
+        """Returns the name of a move, as players write it."""
         return str(move)
 
     def as_actions(self, moves: np.ndarray) -> np.ndarray:

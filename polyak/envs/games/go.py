@@ -128,7 +128,7 @@ class Go(Game):
         return values
 
     def score(self, positions: np.ndarray) -> np.ndarray:
-        """The area of the player to move less that of the other, with komi: [B, P + 3] -> [B] float64.
+        """Returns the area of the player to move less that of the other, with komi: [B, P + 3] -> [B] float64.
 
         It is counted as the board stands, at the end of a game or before; all stones count as alive.
         """

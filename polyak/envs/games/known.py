@@ -15,7 +15,7 @@ GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, Go, TicTa
 
 
 def find_game(game: Any) -> Game:
-    """A game as it is, or by its name.
+    """Returns a game as it is, or by its name.
 
     A user's own game is played four times at random, because a search would not notice wrong rules. That is quick;
     :func:`~polyak.envs.games.checker.check_game` checks more.

@@ -97,7 +97,7 @@ class SelfPlayVecEnv(VecEnv):
         super().__init__(n_envs, self.tables.observation_space, space)
 
     def add_opponent(self, opponent: Opponent) -> None:
-        """Add to the pool; games that begin from now on may meet it."""
+        """Add an opponent to the pool, from which new games draw."""
         self.opponents.append(opponent)
         if len(self.opponents) > self.past_selves + 1:  # the first one stays
             self.opponents.pop(1)
@@ -224,7 +224,7 @@ def _found(game: Any) -> Game | Callable[[], Any]:
 
 
 def asked(player: Opponent, tables: Tables, rows: np.ndarray) -> np.ndarray:
-    """The moves of a player in games [R] in which it is to move, counted from 0. -> [R]"""
+    """Returns the moves of a player in games [R] in which it is to move, counted from 0. -> [R]"""
     masks = tables.legal(rows) if tables.masked else None
     return np.asarray(player(tables.seen(rows, tables.movers[rows]), masks))
 
@@ -237,7 +237,7 @@ def points(
     It has each seat equally often. It wins a game if it earns more than the mean of the others; a draw is half a point.
 
     Args:
-        game: as :class:`SelfPlayVecEnv` has it.
+        game: see :class:`SelfPlayVecEnv`.
         one, others: the players.
         n_games: played at once.
         rng: draws the first moves.

@@ -43,7 +43,7 @@ class Tables(ABC):
         self._begin(rows, seeds)
 
     def earned(self, rows: np.ndarray, seats: np.ndarray) -> np.ndarray:
-        """Rewards of seats [R] in games [R] since the last call, [R]."""
+        """Returns rewards of seats [R] in games [R] since the last call, [R]."""
         sums = self._earned[rows, seats]
         self._earned[rows, seats] = 0
         return sums
@@ -58,7 +58,7 @@ class Tables(ABC):
 
     @abstractmethod
     def legal(self, rows: np.ndarray) -> np.ndarray:
-        """Allowed actions of the players to move: [R, A] bool."""
+        """Returns the legal actions of the players to move: [R, A] bool."""
 
     @abstractmethod
     def play(self, rows: np.ndarray, actions: np.ndarray) -> None:

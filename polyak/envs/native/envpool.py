@@ -66,7 +66,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
         """Reset all environments, or those of ``options["reset_mask"]`` (bool, ``(num_envs,)``).
 
         Args:
-            seed: of the first environment and root of the others' seeds, or one per environment; makes a new pool.
+            seed: seed of the first environment and root of the others' seeds, or one per environment; makes a new pool.
         """
         mask = (options or {}).get("reset_mask")
         if seed is not None:

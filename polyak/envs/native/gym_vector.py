@@ -93,8 +93,8 @@ class GymVectorEnv(VecEnv):
         return self._own(obs)
 
     def _seed_of_reset(self) -> Any:
-        """The seed argument of the next reset: one for each environment where each has its own generator, else a single
-        one."""
+        """Returns the seed argument of the next reset: one for each environment where each has its own generator, else
+        a single one."""
         each = isinstance(self.env.unwrapped, (SyncVectorEnv, AsyncVectorEnv, EnvPoolVectorEnv))
         return None if None in self._seeds else self._seeds if each else self._seeds[0]
 
@@ -143,7 +143,7 @@ class GymVectorEnv(VecEnv):
         return InfoRows(self.num_envs, made, make)
 
     def _own(self, obs: Any) -> Any:
-        """The observations as arrays that later steps leave alone."""
+        """Returns the observations as arrays that later steps leave alone."""
         return mapped_parts(np.array, obs) if self.copy else obs
 
     def _episodes_over(self, raw_infos: dict[str, Any], dones: np.ndarray) -> np.ndarray:
@@ -340,7 +340,8 @@ def _check_can_reset_some(env: gym.vector.VectorEnv, reset_mask: bool | None) ->
 
 
 def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
-    """``env``; or, if it resets one step late and cannot be changed, the same environments made again, one by one.
+    """Returns ``env``; or, if it resets one step late and cannot be changed, a vector of the same environments, made
+    one by one.
 
     ``gymnasium.make_vec("CartPole-v1")`` makes such a vector. One in wrappers, or not made by name, is returned as it
     is, for :class:`GymVectorEnv` to refuse.
@@ -398,7 +399,7 @@ def _joint_options(options: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _row(obs: Any, index: int, space: spaces.Space) -> Any:
-    """The observation of one environment, in the dtypes of its space.
+    """Returns the observation of one environment, in the dtypes of its space.
 
     ``obs`` is a batch (for a Dict space a dict of batches) or an array of separate observations.
     """

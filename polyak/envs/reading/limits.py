@@ -19,7 +19,7 @@ VARIABLE = "POLYAK_MAX_UNPACKED"
 
 
 def allowed(size: int) -> int:
-    """The bytes that a file of ``size`` bytes may unpack to.
+    """Returns the bytes that a file of ``size`` bytes may unpack to.
 
     Raises:
         ValueError: the environment variable holds no number of bytes.

@@ -84,7 +84,7 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
 
 
 def headers(archive: zipfile.ZipFile, what: str, names: Collection[str] | None = None) -> dict[str, Header]:
-    """The headers of the arrays called ``names`` (without ``.npy``), or of all; nothing else is read.
+    """Returns the headers of the arrays called ``names`` (without ``.npy``), or of all; nothing else is read.
 
     Raises:
         ValueError: one is damaged, of objects, or all together would take more memory than the file may fill.
@@ -132,7 +132,7 @@ def _parsed(start: bytes, what: str) -> Header:
 
 
 def size_of(archive: zipfile.ZipFile) -> int:
-    """Bytes of the archive's file."""
+    """Returns the number of bytes of the archive's file."""
     assert archive.fp is not None
     position = archive.fp.tell()
     size = archive.fp.seek(0, io.SEEK_END)
@@ -147,7 +147,7 @@ def array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
 
 
 def read(path: Path, what: str, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-    """The arrays called ``names``, or all.
+    """Returns the arrays called ``names``, or all.
 
     Raises:
         ValueError: as :func:`opened` and :func:`headers`.

@@ -48,7 +48,7 @@ def parse_object(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def whole(values: dict[str, Any], key: str, what: str, least: int = 0) -> int:
-    """A whole number of at least ``least`` from an object; true and false are none.
+    """Returns a whole number of at least ``least`` from an object; true and false are none.
 
     Raises:
         ValueError: it is not there, or something else; names the key and the value.

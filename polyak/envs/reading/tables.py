@@ -1,7 +1,8 @@
 """Tables of text (CSV), checked before they are parsed.
 
 A row may leave cells out, and each missing cell still becomes a number: a header of many columns over many short lines
-would exhaust the memory. So columns times lines must not exceed what the bytes of the file can hold.
+would exhaust the memory. So columns times lines must not exceed the number of cells that the bytes of the file can
+hold.
 """
 
 from __future__ import annotations

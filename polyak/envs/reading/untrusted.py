@@ -201,7 +201,8 @@ class Author:
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A value and all that it holds, the names in dicts too, each with the name that it has in the innermost dict."""
+    """Yields a value and all that it holds, the names in dicts too, each with the name that it has in the innermost
+    dict."""
     yield name, value
     if isinstance(value, dict):
         for inner, item in value.items():
@@ -218,13 +219,13 @@ def weight(value: Any) -> int:
 
 
 def numbers_in(value: Any) -> list[int | float]:
-    """The numbers above 1 in a value that are no counts: lengths and repetitions, which multiply."""
+    """Returns the numbers above 1 in a value that are no counts: lengths and repetitions, which multiply."""
     parts = ((name, part) for name, part in _parts("", value) if isinstance(part, int | float) and part > 1)
     return [part for name, part in parts if not _COUNTED_BY_WRAPPERS.fullmatch(name)]
 
 
 def most(name: str, kind: Kind = "hyperparameter") -> int:
-    """The largest number that a file may give for an argument."""
+    """Returns the largest number that a file may give for an argument."""
     if _OF_PROCESSES.fullmatch(name):
         return MOST_PROCESSES
     if kind == "environment":

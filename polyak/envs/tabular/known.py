@@ -68,7 +68,7 @@ class KnownEnvs:
         return cls(env.envs, processes[0]) if alike and all(limit == limits[0] for limit in limits) else None
 
     def world(self, uniform_starts: bool = False) -> World:
-        """The arrays. ``uniform_starts``: episodes begin in each reachable state with the same probability."""
+        """Returns the arrays. ``uniform_starts``: episodes begin in each reachable state with the same probability."""
         process = self.process
         starts = process.starts
         if uniform_starts:

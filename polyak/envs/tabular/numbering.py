@@ -87,7 +87,7 @@ class Numbering:
         return np.shape(named[digits.part] if digits.part else named)[1:] == digits.shape
 
     def _as_dict(self) -> spaces.Space[Any]:
-        """A Tuple as the Dict that it becomes on the way through vectors of environments."""
+        """Returns a Tuple as the Dict that it becomes on the way through vectors of environments."""
         if not isinstance(self.space, spaces.Tuple):
             return self.space
         return spaces.Dict({part.name: part.space for part in parts(self.space)})

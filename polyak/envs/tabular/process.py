@@ -21,7 +21,7 @@ _TOLERANCE = 1e-8
 class FiniteProcess:
     """The possible outcomes of each action in each state. The outcomes of a pair are adjacent.
 
-    A state that ends the episode has value 0, whatever its own rows say: termination is a property of outcomes.
+    A state that ends the episode has value 0, even if it has rows: termination is a property of outcomes.
 
     Args:
         n_states, n_actions: S and A.
@@ -217,7 +217,7 @@ class FiniteProcess:
             found = wider
 
     def under(self, policy: Any) -> FiniteProcess:
-        """The process under a fixed policy: it has one action, and its values are those of the policy.
+        """Returns the process under a fixed policy: it has one action, and its values are those of the policy.
 
         Args:
             policy: [S] actions, or [S, A] their probabilities.

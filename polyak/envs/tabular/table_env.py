@@ -70,7 +70,7 @@ class TableEnv(gym.Env[Any, Any]):
         return {"action_mask": self._legal[self.s].astype(np.int8)} if self._masks else {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """A new episode."""
+        """Returns a new episode."""
         super().reset(seed=seed)
         self.s = int(np.searchsorted(np.cumsum(self.process.starts), self.np_random.random(), "right"))
         self.s = min(self.s, int(np.flatnonzero(self.process.starts)[-1]))
@@ -94,7 +94,7 @@ class TableEnv(gym.Env[Any, Any]):
 
 
 def running(process: FiniteProcess) -> np.ndarray:
-    """The sum of the probabilities of each outcome and those before it of the same pair, [O]."""
+    """Returns the sum of the probabilities of each outcome and those before it of the same pair, [O]."""
     totals = np.cumsum(process.chances)
     starts = process.first[:-1][np.diff(process.first) > 0]
     before = np.repeat(totals[starts] - process.chances[starts], np.diff(np.append(starts, len(totals))))

@@ -29,7 +29,8 @@ DYNA_MAZE = (
 
 
 def grid(rows: Sequence[str], step: float = 0.0, goal: float = 1.0) -> TableEnv:
-    """A maze: ``S`` where episodes begin, ``G`` where they end, ``#`` walls; a move into a wall leaves all as it is.
+    """Returns a maze: ``S`` where episodes begin, ``G`` where they end, ``#`` walls; a move into a wall leaves all as
+    it is.
 
     Args:
         rows: strings of the same length. Without an ``S`` episodes begin anywhere.
@@ -61,8 +62,8 @@ def grid(rows: Sequence[str], step: float = 0.0, goal: float = 1.0) -> TableEnv:
 
 
 def random_walk(n_states: int = 19, left: float = -1.0, right: float = 1.0) -> TableEnv:
-    """A random walk: equally likely steps to the left and to the right, from the middle to one of the ends (example
-    7.1).
+    """Returns a random walk: equally likely steps to the left and to the right, from the middle to one of the ends
+    (example 7.1).
 
     There is a single action, so only values are learned. The exact value of state i is ``left + (right - left) (i + 1)
     / (n_states + 1)``.
@@ -85,8 +86,8 @@ def _step_to(state: int, reward: float, n_states: int) -> Outcome:
 
 
 def max_bias(n_actions: int = 10, mean: float = -0.1, deviation: float = 1.0, n_rewards: int = 1000) -> TableEnv:
-    """The example of maximisation bias (6.7): right ends the episode with reward 0; left leads, with reward 0, to a
-    state whose actions all yield a normal reward of negative mean.
+    """Returns the example of maximisation bias (6.7): right ends the episode with reward 0; left leads, with reward 0,
+    to a state whose actions all yield a normal reward of negative mean.
 
     States: 0 where episodes begin (actions 0 left, 1 right), 1 to the left, 2 the end.
 
@@ -147,7 +148,7 @@ def blackjack(sab: bool = False) -> TableEnv:
 
 
 def blackjack_state(total: int, dealer: int, ace: bool) -> int:
-    """The number of an observation: the player's sum, the dealer's card, and whether an ace counts 11."""
+    """Returns the number of an observation: the player's sum, the dealer's card, and whether an ace counts 11."""
     return (total * 11 + dealer) * 2 + ace
 
 
@@ -180,7 +181,7 @@ def dealers_sums(total: int, ace: bool) -> dict[int, float]:
     """Distribution of the dealer's final sum; the dealer hits below 17: sum -> probability.
 
     Args:
-        total: of the dealer's cards, an ace counted as 1.
+        total: sum of the dealer's cards, with an ace as 1.
         ace: whether there is one among them.
     """
     worth = total + 10 if ace and total + 10 <= 21 else total

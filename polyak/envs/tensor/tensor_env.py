@@ -21,7 +21,7 @@ class TensorEnv(ABC):
     """N environments of the same kind, whose states are a tensor [N, S].
 
     A subclass defines its spaces and time limit, how episodes begin, how states advance and how they are observed. It
-    uses tensors alone and reads no value of theirs (no ``.item()``, no ``if`` on a tensor).
+    uses tensors alone and reads none of their values (no ``.item()``, no ``if`` on a tensor).
 
     Args:
         num_envs: N, at least 1.

@@ -154,7 +154,7 @@ class BitFlippingEnv(gym.Env):
 
         Args:
             achieved_goal: one state or a batch with the batch dimension first.
-            desired_goal: the same shape.
+            desired_goal: desired goals of the same shape.
 
         Returns:
             ``(batch_size,)`` float32; ``(1,)`` for single states.
@@ -169,7 +169,7 @@ class BitFlippingEnv(gym.Env):
         return goal.shape[0] if goal.ndim > self._state_dims else 1
 
     def render(self) -> np.ndarray | None:
-        """The bits: returned in mode "rgb_array", printed in any other."""
+        """Returns the bits in mode "rgb_array"; prints them in any other."""
         if self.render_mode == "rgb_array":
             return self.state.copy()
         print(self.state)

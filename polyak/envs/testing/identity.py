@@ -118,9 +118,9 @@ class FakeImageEnv(gym.Env):
 
     Args:
         action_dim: number of discrete actions.
-        screen_height: of the image.
-        screen_width: of the image.
-        n_channels: of the image.
+        screen_height: height of the image.
+        screen_width: width of the image.
+        n_channels: number of channels of the image.
         discrete: Discrete actions; false for a Box of 5 numbers in [-1, 1].
         channel_first: ``(C, H, W)`` instead of ``(H, W, C)``.
     """

@@ -70,7 +70,7 @@ class InvalidActionEnvDiscrete(_InvalidActionEnv[int]):
     Args:
         dim: number of values; None for 1.
         ep_length: steps until truncation.
-        n_invalid_actions: how many values are forbidden at each step; fewer than ``dim``.
+        n_invalid_actions: number of values that are forbidden at each step; fewer than ``dim``.
         strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
     """
 
@@ -89,7 +89,7 @@ class InvalidActionEnvMultiDiscrete(_InvalidActionEnv[np.ndarray]):
     Args:
         dims: number of values of each; None for [1, 1].
         ep_length: steps until truncation.
-        n_invalid_actions: how many values are forbidden at each step, in total.
+        n_invalid_actions: number of values that are forbidden at each step, in total.
         strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
     """
 
@@ -115,7 +115,7 @@ class InvalidActionEnvMultiBinary(_InvalidActionEnv[np.ndarray]):
     Args:
         dims: number of bits; None for 1.
         ep_length: steps until truncation.
-        n_invalid_actions: how many bits leave no choice at each step.
+        n_invalid_actions: number of bits without a choice at each step.
         strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
     """
 

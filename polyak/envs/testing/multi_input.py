@@ -73,7 +73,7 @@ class SimpleMultiObsEnv(gym.Env):
         ]
 
     def get_state_mapping(self) -> dict[str, np.ndarray]:
-        """The observation in the current cell."""
+        """Returns the observation in the current cell."""
         return self.state_mapping[self.state]
 
     def init_possible_transitions(self) -> None:

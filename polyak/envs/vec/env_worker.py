@@ -51,7 +51,8 @@ NOWHERE = -1
 def shared_layout(
     observation_space: spaces.Space, action_space: spaces.Space, num_envs: int, num_workers: int
 ) -> Layout:
-    """The arrays that parent and workers share: one of observations per key, actions, rewards, dones, running places.
+    """Returns the arrays that parent and workers share: one of observations per key, actions, rewards, dones, running
+    places.
 
     There is no array of actions when they are not arrays (Dict, Tuple): those are pickled.
     """
@@ -68,7 +69,7 @@ def shared_layout(
 
 
 def observation_arrays(arrays: dict[Hashable, np.ndarray]) -> dict[Any, np.ndarray]:
-    """The observation arrays of a shared block, by the key they have in the space."""
+    """Returns the observation arrays of a shared block, by the key they have in the space."""
     return {name[1]: array for name, array in arrays.items() if isinstance(name, tuple)}
 
 
@@ -196,7 +197,7 @@ class EnvBlock:
     It lives in a worker process, or, for the block that the caller's process steps itself, in that.
 
     Args:
-        assignment: which environments.
+        assignment: the environments to run.
         encode: makes bytes of the infos of a step; None hands them over as they are, to the same process.
         reseeds: a seeded reset also seeds the process's global generators, for environments that draw from them.
     """
@@ -231,7 +232,7 @@ class EnvBlock:
             return _failed(error, self.first + len(self.envs), "while being built")
 
     def layout(self) -> Layout:
-        """The arrays it shares with the caller, see :func:`shared_layout`."""
+        """Returns the arrays it shares with the caller, see :func:`shared_layout`."""
         env, job = self.envs[0], self.assignment
         return shared_layout(env.observation_space, env.action_space, job.num_envs, job.num_workers)
 

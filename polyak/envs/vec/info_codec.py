@@ -49,7 +49,7 @@ def pickled(content: Any) -> bytes:
 
 
 def encode_step_infos(infos: Sequence[StepInfo]) -> bytes:
-    """The bytes from which :func:`decode_step_infos` makes equal infos, down to the types of the numbers."""
+    """Returns the bytes from which :func:`decode_step_infos` makes equal infos, down to the types of the numbers."""
     indices, rows, others = [], [], []
     chosen, signature, pack = None, b"", None
     for entry in infos:
@@ -71,7 +71,7 @@ def encode_step_infos(infos: Sequence[StepInfo]) -> bytes:
 
 
 def decode_step_infos(content: bytes) -> Iterator[StepInfo]:
-    """The infos of :func:`encode_step_infos`, as new objects, in no particular order."""
+    """Yields the infos of :func:`encode_step_infos`, as new objects, in no particular order."""
     signature, indices, rows, others = pickle.loads(content)
     if indices:
         table = _table(signature)

@@ -15,7 +15,7 @@ def seeds_of(seed: int, count: int) -> list[int]:
     would play the episodes of this one, and the two runs would not be independent.
 
     Args:
-        seed: at least 0.
+        seed: a seed of at least 0.
         count: number of environments.
 
     Returns:

@@ -153,7 +153,7 @@ class SubprocVecEnv(GymEnvs):
         env_fns: functions that each make one environment; sent to the workers with cloudpickle.
         start_method: "fork", "forkserver" or "spawn"; None for "forkserver", else "spawn". "fork" starts fastest but
             is not safe with threads (torch's, a renderer's) in the parent.
-        n_workers: how many processes share the environments, at most one per environment, and 1,024; None for the
+        n_workers: number of processes that share the environments, at most one per environment, and 1,024; None for the
             number of CPUs. Give ``len(env_fns)`` when two environments cannot live in one process.
         step_in_caller: the calling process is one of the ``n_workers``, and steps the first block of environments while
             the others step theirs. Fastest where the CPUs are few (with two, by a tenth to a half), but those
@@ -161,7 +161,7 @@ class SubprocVecEnv(GymEnvs):
             and they share its working directory, threads, GPU context and global random generators.
         timeout: seconds that a step, reset or call may take before it is an error; None waits for ever. A worker
             that died is found at once.
-        start_timeout: the same for importing and building the environments.
+        start_timeout: seconds that importing and building the environments may take.
 
     Raises:
         ValueError: for an unknown start method, ``n_workers`` below 1 or above 1,024, no ``env_fns``, or environments

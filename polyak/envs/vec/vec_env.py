@@ -2,7 +2,7 @@
 
 Stable-Baselines3's contract: ``reset() -> obs``; ``step(actions) -> obs, rewards, dones, infos``. An environment that
 ends is reset at once; the observation it ended with is ``infos[i]["terminal_observation"]`` and
-``infos[i]["TimeLimit.truncated"]`` says whether it was cut off (truncated and not terminated).
+``infos[i]["TimeLimit.truncated"]`` is whether it was truncated (and not terminated).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class VecEnv(ABC):
     """Several environments of the same spaces, stepped as one.
 
     Args:
-        num_envs: how many.
-        observation_space: of one environment.
-        action_space: of one environment.
+        num_envs: number of environments.
+        observation_space: observation space of one environment.
+        action_space: action space of one environment.
     """
 
     num_envs: int
@@ -53,8 +53,8 @@ class VecEnv(ABC):
     reset_infos: list[dict[str, Any]]
     """The info dicts of the last reset of each environment."""
     resets: int = 0
-    """How often all environments were reset, counted by the innermost VecEnv (``unwrapped``). Training compares it to
-    detect that another program has used its environments."""
+    """The number of times that all environments were reset, counted by the innermost VecEnv (``unwrapped``). Training
+    compares it to detect that another program has used its environments."""
 
     def __init__(self, num_envs: int, observation_space: spaces.Space, action_space: spaces.Space):
         self.num_envs = num_envs
@@ -103,7 +103,7 @@ class VecEnv(ABC):
         raise EnvStateError(f"{type(self).__name__} cannot be put into a state: it has no set_state() of its own.")
 
     def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
-        """The running statistics that wrappers of the chosen environments hold, such as Gymnasium's
+        """Returns the running statistics that wrappers of the chosen environments hold, such as Gymnasium's
         ``NormalizeObservation``; those of ``VecNormalize`` are not among them. See
         :mod:`polyak.envs.wrapper_statistics`.
 
@@ -171,7 +171,7 @@ class VecEnv(ABC):
         """Choose the seeds of the next reset: see :func:`~polyak.envs.vec.seeds.seeds_of`.
 
         Args:
-            seed: of the first environment, and the root of the others' seeds; None draws it from numpy's global
+            seed: seed of the first environment, and the root of the others' seeds; None draws it from numpy's global
                 generator.
 
         Returns:
@@ -545,7 +545,7 @@ def _supported_render_modes(render_mode: str | None) -> list[str]:
 
 
 def wrappers_of(env: Any) -> Iterator[VecEnvWrapper]:
-    """The VecEnvWrappers around ``env``, the outermost first."""
+    """Yields the VecEnvWrappers around ``env``, the outermost first."""
     while isinstance(env, VecEnvWrapper):
         yield env
         env = getattr(env, "venv", None)  # one that was just unpickled may have none

@@ -15,8 +15,8 @@ class ActionMasker(gym.Wrapper):
 
     Args:
         env: the environment.
-        action_mask_fn: called with ``env``, gives the mask; or the name of a method of the environment that does,
-            which is called with ``env`` too if it takes an argument.
+        action_mask_fn: a function of ``env`` that returns the mask; or the name of a method of the environment that
+            does, which is called with ``env`` too if it takes an argument.
 
     Raises:
         AttributeError: the environment has no method of that name.

@@ -33,7 +33,7 @@ def _action_meanings(env: gym.Env, needed_by: str) -> list[str]:
 
 
 class StickyActionEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
-    """Repeat the last executed action with some probability, whatever the agent chose (Machado et al. 2018, §5).
+    """Repeat the last executed action with some probability, in place of the agent's choice (Machado et al. 2018, §5).
 
     Args:
         env: the game.
@@ -164,7 +164,7 @@ class MaxAndSkipEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
 
     Args:
         env: the game.
-        skip: how often each action is played.
+        skip: number of times that each action is played.
 
     Raises:
         ValueError: when ``skip`` is below 1.
@@ -210,8 +210,8 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
 
     Args:
         env: the game.
-        width: of the result.
-        height: of the result.
+        width: width of the result.
+        height: height of the result.
 
     Raises:
         ImportError: without opencv.
@@ -228,7 +228,7 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
         self.observation_space = spaces.Box(0, 255, shape=(height, width, 1), dtype=np.uint8)
 
     def observation(self, frame: np.ndarray) -> np.ndarray:
-        """``(H, W, 3)`` to ``(height, width, 1)``, both uint8."""
+        """Converts ``(H, W, 3)`` to ``(height, width, 1)``, both uint8."""
         import cv2  # not kept as an attribute: a module cannot be copied or pickled with the environment
 
         grey = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
@@ -248,7 +248,7 @@ class AtariWrapper(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
     Args:
         env: the game.
         noop_max: most no-ops at the start of an episode; 0 for none.
-        frame_skip: how often each action is played; 1 for no skip and no maximum.
+        frame_skip: number of times that each action is played; 1 for no skip and no maximum.
         screen_size: side of the square image.
         terminal_on_life_loss: report the loss of a life as the end of the episode.
         clip_reward: replace rewards by their sign.

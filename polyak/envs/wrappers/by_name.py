@@ -28,7 +28,7 @@ class NamedObservation(gym.ObservationWrapper):
         self.observation_space = _space(self.parts)
 
     def observation(self, observation: Any) -> dict[str, Any]:
-        """An observation by the names of its parts."""
+        """Returns an observation by the names of its parts."""
         return {name: part.of(observation) for name, part in self.parts.items()}
 
 
@@ -47,12 +47,12 @@ class VecNamedObservation(VecObservationWrapper):
         super().__init__(venv, observation_space=_space(self.parts))
 
     def observation(self, observation: Any) -> dict[str, Any]:
-        """An observation, one or a batch, by the names of its parts."""
+        """Returns an observation, one or a batch, by the names of its parts."""
         return {name: part.of(observation) for name, part in self.parts.items()}
 
 
 def name_parts(env: gym.Env) -> gym.Env:
-    """``env`` in a :class:`NamedObservation` if its observations are nested."""
+    """Wraps ``env`` in a :class:`NamedObservation` if its observations are nested."""
     return NamedObservation(env) if is_nested(getattr(env, "observation_space", None)) else env
 
 

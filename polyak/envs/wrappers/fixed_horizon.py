@@ -1,4 +1,4 @@
-"""Episodes that all last equally long, whatever happens in them."""
+"""A wrapper that makes all episodes equally long."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FixedHorizon(gym.Wrapper):
 
     Args:
         env: the environment to wrap; one with a time limit of its own needs one of at least ``steps``.
-        steps: of every episode.
+        steps: length of every episode.
 
     Raises:
         ValueError: ``steps`` is less than 1, or more than the environment's time limit allows.

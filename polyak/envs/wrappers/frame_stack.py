@@ -24,9 +24,9 @@ class StackedObservations:
     """Keeps the last ``n_stack`` observations of each environment, oldest first, zeros before the first.
 
     Args:
-        num_envs: how many environments.
-        n_stack: how many observations to stack.
-        observation_space: of one environment: a Box, or a Dict of Box spaces (each is stacked).
+        num_envs: number of environments.
+        n_stack: number of observations to stack.
+        observation_space: the space of one environment: a Box, or a Dict of Box spaces (each is stacked).
         channels_order: ``"first"`` stacks along the first dimension, ``"last"`` along the last; None decides: images
             along their channels, anything else along the last dimension. With a Dict space, one for all keys or a dict
             with one per key.
@@ -127,7 +127,7 @@ class StackedObservations:
         return self._push(observations, ended), infos
 
     def _final(self, index: int, final: Any) -> Any:
-        """The stack that environment ``index`` ends with, given its last observation."""
+        """Returns the stack that environment ``index`` ends with, given its last observation."""
         if self.sub_stacked_observations is not None:
             return {key: stack._final(index, final[key]) for key, stack in self.sub_stacked_observations.items()}
         return np.concatenate([self.stackedobs[index][self._older], final], axis=self.repeat_axis)
@@ -160,7 +160,7 @@ class VecFrameStack(VecEnvWrapper):
 
     Args:
         venv: the VecEnv to wrap; its observations are Box, or a Dict of Box.
-        n_stack: how many observations to stack.
+        n_stack: number of observations to stack.
         channels_order: see :class:`StackedObservations`.
     """
 

@@ -51,7 +51,7 @@ class _Goals:
     """The newest of many goals.
 
     Args:
-        capacity: how many are kept.
+        capacity: number of goals to keep.
         size: D.
     """
 
@@ -209,7 +209,7 @@ class VecGoalCurriculum(VecEnvWrapper):
         return float(np.mean(self._log_density(goals, self.own) - self._log_density(goals, self.achieved)))
 
     def share_of_own(self) -> float:
-        """The present probability that an environment keeps its own goal."""
+        """Returns the present probability that an environment keeps its own goal."""
         return 0.0 if self.offset == np.inf else share_of_own(self.divergence(), self.offset)
 
     def _log_density(self, goals: np.ndarray, of: _Goals) -> np.ndarray:

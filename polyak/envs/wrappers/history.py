@@ -35,14 +35,14 @@ class _Past:
         self._actions: deque[np.ndarray] = deque(maxlen=horizon)
 
     def restart(self, observation: np.ndarray) -> np.ndarray:
-        """Forget everything but the first observation of an episode."""
+        """Drop all but the first observation of an episode."""
         for past, nothing in zip((self._observations, self._actions), self._first, strict=True):
             past.extend([nothing] * int(past.maxlen or 0))
         self._observations.append(observation)
         return self._joined()
 
     def add(self, observation: np.ndarray, action: Any) -> np.ndarray:
-        """Add one step: the action, and the observation that followed it."""
+        """Add one step: the action, and its successor observation."""
         self._observations.append(observation)
         self._actions.append(np.asarray(action))
         return self._joined()
@@ -55,8 +55,8 @@ class HistoryWrapper(gym.Wrapper):
     """Observations become the last `horizon` observations and actions, oldest first, zeros before an episode's start.
 
     Args:
-        env: its observations [D] and actions [A] are Boxes of one dimension.
-        horizon: how many steps to show: observations get ``horizon * (D + A)`` entries.
+        env: an environment whose observations [D] and actions [A] are Boxes of one dimension.
+        horizon: number of steps in the history: observations get ``horizon * (D + A)`` entries.
 
     Raises:
         ValueError: other spaces, or a horizon below 1.
@@ -72,7 +72,7 @@ class HistoryWrapper(gym.Wrapper):
         return whole
 
     def _with(self, whole: Any, past: Any) -> Any:
-        """An observation with the past in place of that, or its space."""
+        """Returns an observation with the past in place of that, or its space."""
         return past
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -89,8 +89,9 @@ class HistoryWrapperObsDict(HistoryWrapper):
     """:class:`HistoryWrapper` for Dict observations: the part under ``"observation"`` gets the past, others stay.
 
     Args:
-        env: its observations are a Dict with a Box of one dimension under ``"observation"``, its actions such a Box.
-        horizon: how many steps to show.
+        env: an environment whose observations are a Dict with a Box of one dimension as ``"observation"``, and whose
+            actions are such a Box.
+        horizon: number of steps in the history.
 
     Raises:
         ValueError: other spaces, or a horizon below 1.

@@ -56,8 +56,8 @@ def wrapped_beneath(env: VecEnv, names: tuple[str, ...], wrap: Callable[[VecEnv]
 
 
 def turned_images(env: VecEnv | None) -> list[str | None]:
-    """Keys of the images that a ``VecTransposeImage`` in ``env`` has made channels-first, ``None`` for an observation
-    that is an image. Images that a wrapper around it changes are not counted."""
+    """Returns keys of the images that a ``VecTransposeImage`` in ``env`` has made channels-first, ``None`` for an
+    observation that is an image. Images that a wrapper around it changes are not counted."""
     found: list[str | None] = []
     layer = env
     while isinstance(layer, VecEnvWrapper):
@@ -97,7 +97,7 @@ class PartNormalizer:
         self.normalizer, self.observations, self.rewards = normalizer, observations, rewards
 
     def normalize_obs(self, obs: Any) -> Any:
-        """Observations, normalised if these are."""
+        """Returns observations, normalised if this normalises them."""
         return self.normalizer.normalize_obs(obs) if self.observations else obs
 
     def normalize_reward(self, reward: Any) -> Any:
@@ -117,7 +117,7 @@ def replay_normalizer(env: VecEnv) -> VecNormalize | PartNormalizer | None:
 
 
 def frozen(normalizer: Any) -> Any:
-    """A copy of a normaliser of :func:`replay_normalizer`, with the current statistics."""
+    """Returns a copy of a normaliser of :func:`replay_normalizer`, with the current statistics."""
     if isinstance(normalizer, PartNormalizer):
         return PartNormalizer(normalizer.normalizer.detached(), normalizer.observations, normalizer.rewards)
     return None if normalizer is None else normalizer.detached()

@@ -115,7 +115,7 @@ class VecLearnedReward(VecEnvWrapper):
             self.returns[dones] = 0
 
     def owed(self) -> np.ndarray:
-        """Rewards of the :attr:`waiting` steps: [T, N] float32."""
+        """Returns rewards of the :attr:`waiting` steps: [T, N] float32."""
         if not self.waiting:
             return np.zeros((0, self.num_envs), np.float32)
         before, actions, successors, terminated, _ = zip(*self.waiting, strict=True)
@@ -194,7 +194,8 @@ def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:
 
 
 def _with_final(observations: Any, ended: np.ndarray, infos: list[dict[str, Any]]) -> Any:
-    """``observations`` [N, ...] with the last ones of ended episodes in place of the first ones of new episodes."""
+    """Returns ``observations`` [N, ...] with the final ones of ended episodes in place of the first ones of new
+    episodes."""
     successors = mapped(np.copy, observations)
     for index in ended.tolist():
         assign(successors, index, infos[index]["terminal_observation"])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Monitor(gym.Wrapper):
     """Records each episode: ``info["episode"] = {"r": return, "l": length, "t": seconds since the start}``.
 
-    Rewards and steps are those of the environment that it wraps, whatever wrappers around it change. In a
+    Rewards and steps are those of the wrapped environment, unaffected by wrappers around the Monitor. In a
     :class:`~polyak.envs.VecEnv` an episode that such a wrapper ends (a TimeLimit) is recorded, too.
 
     Args:
@@ -136,7 +136,7 @@ class Monitor(gym.Wrapper):
         return episode
 
     def get_state(self) -> dict[str, Any]:
-        """Rewards and start of the running episode, without the record of past ones."""
+        """Returns rewards and start of the running episode, without the record of past ones."""
         return {
             "rewards": list(self.rewards),
             "needs_reset": self.needs_reset,
@@ -163,7 +163,7 @@ class Monitor(gym.Wrapper):
         return self.episode_returns
 
     def get_episode_lengths(self) -> list[int]:
-        """Steps of each finished episode."""
+        """Returns the number of steps of each finished episode."""
         return self.episode_lengths
 
     def get_episode_times(self) -> list[float]:
@@ -175,7 +175,7 @@ class CutEpisodes:
     """Records episodes that a wrapper around a Monitor ends, such as a TimeLimit; the Monitor itself only gets a reset.
 
     Make it when an episode has ended, reset the environment, and then call :meth:`record`. A wrapper that ends episodes
-    without resetting what it wraps, such as one for each life of a game, leaves the Monitor's episode under way.
+    without resetting its environment, such as at the loss of a life, does not end the Monitor's episode.
 
     Args:
         env: the environment with all its wrappers.

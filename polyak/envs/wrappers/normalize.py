@@ -48,7 +48,7 @@ class VecNormalize(VecEnvWrapper):
         clip_reward: normalised rewards stay within ``[-clip_reward, clip_reward]``.
         gamma: discount of the return; use the algorithm's.
         epsilon: added to variances, against division by zero.
-        norm_obs_keys: which entries of a Dict observation to normalise; None for all. They must be Box.
+        norm_obs_keys: entries of a Dict observation to normalise; None for all. They must be Box.
         center_reward: subtract the running mean of the rewards and divide by their deviation. The same number is taken
             from every reward, which makes longer episodes better or worse than they were: use it where their length
             does not depend on the actions.
@@ -172,7 +172,7 @@ class VecNormalize(VecEnvWrapper):
         return self._with_statistics(self._unnormalize_obs, obs)
 
     def _with_statistics(self, function: Callable[[Any, RunningMeanStd], Any], obs: Any) -> Any:
-        """A function of arrays and their statistics, applied to those parts of an observation that have such."""
+        """Applies a function of arrays and their statistics to the parts of an observation that have statistics."""
         if not self.norm_obs:
             return obs
         if isinstance(self.obs_rms, dict):
@@ -253,7 +253,8 @@ class VecNormalize(VecEnvWrapper):
     _own_statistics: ClassVar[Any] = {}  # a model saves them by state_dict()
 
     def state_dict(self) -> dict[str, Any]:
-        """Settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing else."""
+        """Returns settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing
+        else."""
         state: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
         for prefix, statistics in self._statistics():
             state.update({f"{prefix}/{name}": value for name, value in statistics.state_dict().items()})
@@ -293,7 +294,7 @@ class VecNormalize(VecEnvWrapper):
         return normalizer
 
     def detached(self) -> VecNormalize:
-        """A copy without environments, with the present statistics: see :func:`detached`.
+        """Returns a copy without environments, with the present statistics: see :func:`detached`.
 
         It is of the same class if that overrides how observations or rewards are normalised.
         """
@@ -319,7 +320,8 @@ class VecNormalize(VecEnvWrapper):
         return equal and (self.norm_obs, self.center_reward) == (other.norm_obs, other.center_reward)
 
     def differences(self, other: VecNormalize) -> dict[str, tuple[Any, Any]]:
-        """The settings by which ``other`` normalises otherwise, whatever the statistics: name -> (own, other's).
+        """Returns the settings of normalisation that differ from those of ``other``, apart from statistics: name ->
+        (own, other's).
 
         Rewards count where they are normalised here: ``norm_reward=False``, as evaluations have it, is no difference.
         """
@@ -371,7 +373,7 @@ class VecNormalize(VecEnvWrapper):
         return [*found, ("ret_rms", self.ret_rms)]
 
     def save(self, save_path: str | os.PathLike[str]) -> None:
-        """Write settings and statistics to a file that holds numbers and text only (an ``.npz``, whatever its suffix).
+        """Write settings and statistics to a file that holds numbers and text only (an ``.npz`` with any suffix).
 
         The file appears under its name only when it is complete; missing folders are made.
         """
@@ -437,7 +439,7 @@ class VecNormalize(VecEnvWrapper):
 
 
 def _checked_keys(space: spaces.Space, keys: list[str] | None) -> list[str] | None:
-    """Keys of a Dict space to normalise, None for a Box space."""
+    """Returns keys of a Dict space to normalise, None for a Box space."""
     if isinstance(space, spaces.Dict):
         keys = list(space.spaces) if keys is None else list(keys)
         for key in keys:
@@ -540,7 +542,7 @@ def as_settings(differ: dict[str, tuple[Any, Any]], side: int = 0) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A setting, where only the value counts: the order of keys does not."""
+    """Returns a setting, where only the value counts: the order of keys does not."""
     return set(value) if isinstance(value, list | tuple) else value
 
 

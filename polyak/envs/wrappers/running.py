@@ -28,7 +28,7 @@ class RunningMeanStd:
         self.count = float(epsilon)
 
     def copy(self) -> RunningMeanStd:
-        """An independent copy."""
+        """Returns an independent copy."""
         return RunningMeanStd.from_state_dict(self.state_dict())
 
     def combine(self, other: RunningMeanStd) -> None:
@@ -47,7 +47,7 @@ class RunningMeanStd:
         count = arr.shape[0]
         if count == 0:
             return
-        # Sums in float64 whatever the input: float32 sums of a long batch lose digits.
+        # Sums are in float64 for any input: float32 sums of a long batch lose digits.
         mean = np.add.reduce(arr, axis=0, dtype=np.float64) / count
         deviation = arr - mean
         self.update_from_moments(mean, np.add.reduce(deviation * deviation, axis=0) / count, count)
@@ -70,7 +70,7 @@ class RunningMeanStd:
         self.count = total
 
     def state_dict(self) -> dict[str, Any]:
-        """``mean`` and ``var`` as arrays, ``count`` as a number."""
+        """Returns ``mean`` and ``var`` as arrays, ``count`` as a number."""
         return {"mean": np.array(self.mean), "var": np.array(self.var), "count": float(self.count)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ class TruncatedOnSuccessWrapper(gym.Wrapper):
     Args:
         env: the environment to wrap; one that can relabel rewards (``compute_reward``) still can.
         reward_offset: added to every reward, relabelled ones included; a negative one penalises long episodes.
-        n_successes: how many steps in a row.
+        n_successes: number of successive steps.
 
     Raises:
         ValueError: ``n_successes`` is less than 1.
@@ -39,6 +39,6 @@ class TruncatedOnSuccessWrapper(gym.Wrapper):
         return observation, float(reward) + self.reward_offset, terminated, truncated or enough, info
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """The environment's reward for a pair of achieved and desired goals, plus the offset."""
+        """Returns the environment's reward for a pair of achieved and desired goals, plus the offset."""
         reward = self.env.get_wrapper_attr("compute_reward")(achieved_goal, desired_goal, info)
         return reward + self.reward_offset

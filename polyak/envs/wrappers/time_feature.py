@@ -61,7 +61,7 @@ class TimeFeatureWrapper(gym.Wrapper):
         return self._get_obs(observation), reward, terminated, truncated, info
 
     def _get_obs(self, observation: Any) -> Any:
-        """The observation with the feature."""
+        """Returns the observation with the feature."""
         left = 1.0 if self._test_mode else 1 - self._current_step / self._max_steps
         if isinstance(observation, dict):
             return {**observation, KEY: np.append(observation[KEY], left).astype(self.dtype)}

@@ -39,7 +39,7 @@ class VecTransposeImage(VecObservationWrapper):
 
     @staticmethod
     def transpose_space(observation_space: spaces.Space, key: str = "") -> spaces.Box:
-        """The space of the transposed images.
+        """Returns the space of the transposed images.
 
         Raises:
             SpaceError: when the space does not hold images, or they are channels-first already.

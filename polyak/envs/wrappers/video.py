@@ -24,7 +24,7 @@ class VecVideoRecorder(VecEnvWrapper):
 
     Args:
         venv: the VecEnv to wrap; its environments are made with ``render_mode="rgb_array"``.
-        video_folder: where to put the films; made if missing.
+        video_folder: folder of the films; made if missing.
         record_video_trigger: a function of the number of steps so far; returns whether to start a film.
         video_length: frames of a film.
         name_prefix: a film is called ``{name_prefix}-step-{start}-to-step-{start + video_length}.mp4``.

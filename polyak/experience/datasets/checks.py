@@ -195,7 +195,7 @@ def _place_of_observation(recording: RecordedData, index: int) -> str:
 
 
 def observation_space_of(parts: Parts) -> spaces.Space:
-    """The observation space, as far as the data show it: unbounded numbers, images of bytes, choices seen."""
+    """Returns the observation space, as far as the data show it: unbounded numbers, images of bytes, choices seen."""
     observed: Any = {key: _space_of(array) for key, array in arrays_of(parts.observations).items()}
     return observed[None] if None in observed else spaces.Dict(observed)
 
@@ -216,7 +216,8 @@ def _space_of(array: np.ndarray) -> spaces.Space:
 
 
 def action_space_of(parts: Parts) -> spaces.Space:
-    """The action space, as far as the data show it: the range of continuous actions; as many choices as were seen.
+    """Returns the action space, as far as the data show it: the range of continuous actions; as many choices as were
+    seen.
 
     Raises:
         DatasetError: they do not show it.

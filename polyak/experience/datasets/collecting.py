@@ -132,7 +132,7 @@ def _row(observations: Any, i: int) -> Any:
 
 
 def _joined(lanes: list[_Lane]) -> Parts:
-    """The episodes of one environment after those of another."""
+    """Returns the episodes of one environment after those of another."""
     offsets = np.cumsum([0, *(len(lane.actions) for lane in lanes)])
     return Parts(
         mapped(lambda *rows: np.stack(rows), *(obs for lane in lanes for obs in lane.observations)),

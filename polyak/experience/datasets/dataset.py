@@ -78,7 +78,7 @@ class Dataset:
 
     Attributes:
         observations: [N + E, ...] all observations of each episode, including its final one.
-        actions, rewards, columns: as the arguments.
+        actions, rewards, columns: the arguments.
         ends: [E] int64: the number of transitions up to the end of each episode.
         terminated: [E] bool.
 
@@ -112,7 +112,7 @@ class Dataset:
         action_space: spaces.Space | None = None,
         env_id: str | None = None,
     ) -> Dataset:
-        """A dataset of arrays that are laid out as it keeps them; nothing is copied.
+        """Returns a dataset of arrays that are laid out as it keeps them; nothing is copied.
 
         Raises:
             DatasetError: as the constructor.
@@ -152,7 +152,7 @@ class Dataset:
             format: a key of :data:`polyak.experience.datasets.formats.FORMATS`; None detects it.
             observation_space, action_space, env_id: these replace or complete the file's entries.
             in_memory: False leaves the arrays of a file that :meth:`save` wrote as ``.npz`` there, to be read as they
-                are needed; True reads them; None reads what takes at most a quarter of the free memory.
+                are needed; True reads them; None reads them if they take at most a quarter of the free memory.
             trust: also read a pickle with other content than Stable-Baselines3's buffers. It can run any code: set this
                 only for files that you trust.
             columns: the names of a table's columns, if they are unusual: ``observations=["x", "y"]``,
@@ -200,8 +200,8 @@ class Dataset:
         """Returns the content of a replay buffer, oldest first, one environment after the other.
 
         Args:
-            buffer: such as a :class:`~polyak.experience.ReplayBuffer`. Running episodes are truncated at its newest
-                row.
+            buffer: a buffer, such as a :class:`~polyak.experience.ReplayBuffer`. Running episodes are truncated at its
+                newest row.
             decode: maps stored actions [B, action_dim] to the environment's units; None: those of a Box are scaled from
                 [-1, 1] to its bounds, as the off-policy algorithms store them.
 
@@ -307,7 +307,7 @@ class Dataset:
         """[N] float64: the sum of rewards from each step to the end of its episode, discounted by ``gamma`` a step.
 
         Args:
-            gamma: in [0, 1].
+            gamma: discount factor, in [0, 1].
             rewards: [N] others to sum; ``None``: those of the dataset.
         """
         rewards = np.asarray(self.rewards if rewards is None else rewards, np.float64)
@@ -362,7 +362,7 @@ class Dataset:
     # -- others made from it -------------------------------------------------------------------------------------------
 
     def select(self, episodes: Sequence[int] | np.ndarray) -> Dataset:
-        """The dataset of some episodes, by their numbers or by flags [E].
+        """Returns the dataset of some episodes, by their numbers or by flags [E].
 
         Raises:
             DatasetError: none is selected.
@@ -407,7 +407,7 @@ class Dataset:
             yield self.select(part != number), self.select(part == number)
 
     def __add__(self, other: Dataset) -> Dataset:
-        """The episodes of both.
+        """Returns the episodes of both.
 
         Raises:
             DatasetError: their spaces or columns differ.

@@ -215,7 +215,7 @@ def _without_successors(
 
 
 def _named(observations: Any) -> ArrayObs:
-    """An array, or the arrays of all parts of composed observations, by the names of these."""
+    """Returns an array, or the arrays of all parts of composed observations, by the names of these."""
     if isinstance(observations, Mapping | tuple):
         return {name: np.asanyarray(array) for name, array in by_name(observations).items()}
     return np.asanyarray(observations)

@@ -14,7 +14,7 @@ from polyak.experience.datasets.episodes import arrays_of
 
 
 def named_space(space: spaces.Space) -> spaces.Space:
-    """A Tuple or nested space as one Dict of its parts; any other as it is.
+    """Returns a Tuple or nested space as one Dict of its parts; any other as it is.
 
     Raises:
         ValueError: two parts would have the same name.
@@ -25,7 +25,7 @@ def named_space(space: spaces.Space) -> spaces.Space:
 
 
 def channels_first(observations: ArrayObs, space: spaces.Space) -> tuple[ArrayObs, spaces.Space]:
-    """Observations [B, ...] and their space, with every image (H, W, C) turned to (C, H, W), as a view."""
+    """Returns observations [B, ...] and their space with every image (H, W, C) transposed to (C, H, W), as a view."""
     if isinstance(space, spaces.Dict) != isinstance(observations, dict):  # which is refused
         return observations, space
     pairs = {key: _turned(array, _member(space, key)) for key, array in arrays_of(observations).items()}

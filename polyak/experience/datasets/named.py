@@ -58,7 +58,8 @@ def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], 
 
 
 def recording_of(arrays: Mapping[str, Any], source: str) -> RecordedData:
-    """Arrays [N, ...] by any of their names; those of other names become columns, if they are numbers.
+    """Builds a recording from arrays [N, ...] by any of their names; further arrays become columns, if they are
+    numbers.
 
     Raises:
         DatasetError: as :func:`by_meaning` and :func:`~polyak.experience.datasets.episodes.assemble`; or steps of an
@@ -144,7 +145,7 @@ def _in_order(known: Mapping[str, Any]) -> np.ndarray:
 
 
 def _pairs(episode: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of two steps of an episode, one after the other."""
+    """Returns the rows of two steps of an episode, one after the other."""
     follows = np.flatnonzero(episode[order][1:] == episode[order][:-1])
     return order[follows], order[follows + 1]
 
@@ -188,7 +189,7 @@ def numeric(arrays: Mapping[str, Any], length: int, source: str) -> dict[str, np
 
 
 def grouped(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays of names such as ``"observations/left"`` as dicts of those before the first slash."""
+    """Groups arrays with names such as ``"observations/left"`` into dicts, by the part before the first slash."""
     groups: dict[str, Any] = {}
     for name, array in arrays.items():
         group, _, key = name.partition("/")

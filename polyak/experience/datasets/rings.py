@@ -29,13 +29,13 @@ def recording_of_ring(
     action_space: spaces.Space,
     decode: Callable[[np.ndarray], Any] | None = None,
 ) -> RecordedData:
-    """The episodes of each environment, one environment after the other.
+    """Returns the episodes of each environment, one environment after the other.
 
     Args:
         rows: "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
             any: [steps, envs, ...], oldest first.
-        observation_space, action_space: of the environments.
-        decode: from actions [B, ...] as they are stored to the environment's units; None: see :func:`unscaled`.
+        observation_space, action_space: the spaces of the environments.
+        decode: maps stored actions [B, ...] to the environment's units; None: see :func:`unscaled`.
 
     Raises:
         DatasetError: there are no rows, or actions of several parts.
@@ -74,7 +74,7 @@ def recording_of_ring(
 
 
 def _shaped(observations: Any, space: spaces.Space) -> Any:
-    """Rows as their space has them: buffers keep a choice as an array of one."""
+    """Reshapes rows to their space: buffers keep a choice as an array of one."""
     if isinstance(space, spaces.Dict):
         return {key: _shaped(observations[key], part) for key, part in space.spaces.items()}
     return observations.reshape(len(observations), *(space.shape or ()))

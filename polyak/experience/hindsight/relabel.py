@@ -35,11 +35,12 @@ class Relabel(Protocol):
         ...
 
     def added(self, slot: int, dones: np.ndarray, infos: list[dict[str, Any]]) -> np.ndarray:
-        """A vectorised step was written to ``slot``; returns the cells that may be drawn from now on."""
+        """Record that a vectorised step was written to ``slot``; returns the cells that may be drawn from now on."""
         ...
 
     def cut(self, envs: np.ndarray) -> np.ndarray:
-        """The running episodes of these envs end at the newest row; returns the cells that may be drawn from now on."""
+        """Record that the running episodes of these envs end at the newest row; returns the cells that may be drawn
+        from now on."""
         ...
 
     def sync(self, dones: np.ndarray, pos: int, full: bool) -> None:
@@ -72,7 +73,7 @@ class Relabel(Protocol):
 
 
 class GoalSelectionStrategy(Enum):
-    """Which achieved goal replaces the desired one (section 4.5 of the HER paper)."""
+    """The achieved goal that replaces the desired one (section 4.5 of the HER paper)."""
 
     FUTURE = 0
     """A goal achieved at or after the row itself, in the same episode."""
@@ -83,7 +84,7 @@ class GoalSelectionStrategy(Enum):
 
     @classmethod
     def parse(cls, strategy: GoalSelectionStrategy | str) -> GoalSelectionStrategy:
-        """An enum member from itself or from its name in any case."""
+        """Returns an enum member from itself or from its name in any case."""
         if isinstance(strategy, cls):
             return strategy
         names = [member.name.lower() for member in cls]
@@ -211,7 +212,7 @@ class Hindsight(Randomness):
         return rewards
 
     def _asked(self, achieved: Array, desired: Array, infos: list[dict[str, Any]]) -> Any:
-        """The rewards of the environment's function."""
+        """Returns the rewards of the environment's function."""
         assert self.env is not None
         try:
             if (batch := _batch_of(self.env)) is not None:
@@ -253,7 +254,7 @@ class Hindsight(Randomness):
 
 
 def _batch_of(env: Any) -> Any:
-    """The environments in tensors that a VecEnv gives its contract; ``None``: it is of others."""
+    """Returns the environments in tensors that a VecEnv gives its contract; ``None``: it is of others."""
     return env.batch if isinstance(env, BatchedVecEnv) else None
 
 
@@ -268,7 +269,7 @@ def _has_compute_reward(env: VecEnv) -> bool:
 
 
 def _to_json(info: Any) -> Any:
-    """An info as plain JSON values; arrays become {"__array__": values, "dtype": name}."""
+    """Returns an info as plain JSON values; arrays become {"__array__": values, "dtype": name}."""
 
     def convert(value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype != object:

@@ -19,7 +19,8 @@ TOLERANCE = 1e-4
 
 
 def computed(relabel: Hindsight, ring: Ring, slots: np.ndarray) -> np.ndarray:
-    """The rewards [K, n_envs] that ``compute_reward`` gives for the steps in ``slots`` [K], for the goals they had."""
+    """Returns the rewards [K, n_envs] that ``compute_reward`` gives for the steps in ``slots`` [K], for the goals they
+    had."""
     cells = (slots[:, None] * ring.n_envs + np.arange(ring.n_envs)).reshape(-1)
     found = np.empty(len(cells), np.float32)
     for start in range(0, len(cells), ROWS_AT_ONCE):

@@ -138,7 +138,7 @@ class Pipeline(NamedTuple):
         return max(block_bytes // (rows * self.ring.row_bytes), 1)
 
     def rows(self, cells: np.ndarray, shared: bool = False) -> Rows:
-        """The transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
+        """Returns the transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
         if not self.whole_rows:
             return self._windows(self.source(len(cells) * self.gathered_rows), cells)
         row = self.source(len(cells)).read(cells, shared)
@@ -170,7 +170,7 @@ class Pipeline(NamedTuple):
     def transition(
         self, cells: np.ndarray, weights: np.ndarray | None, gamma: float, shared: bool = False
     ) -> Transition:
-        """:meth:`rows` in the form that learners eat; ``weights`` [B], None: all 1."""
+        """Returns :meth:`rows` as a minibatch for learners; ``weights`` [B], None: all 1."""
         rows = self.rows(cells, shared)
         if self.wide:
             now, then = map(single_precision, (rows.observations, rows.next_observations))

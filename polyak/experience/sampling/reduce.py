@@ -54,7 +54,7 @@ class Reduce(Protocol):
         ...
 
     def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
-        """Rewards [B, n] -> float32 rewards and discounts of the transitions; None: discounts of one step."""
+        """Reduces rewards [B, n] to float32 rewards and discounts of the transitions; None: discounts of one step."""
         ...
 
 

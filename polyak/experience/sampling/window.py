@@ -68,8 +68,9 @@ def spans(cells: Array, valid: Array, n_steps: int) -> tuple[Array, Array]:
 
 
 def returns(rewards: Array, valid: Array, gamma: float, n_steps: int) -> tuple[Array, Array]:
-    """``r_t + gamma r_(t+1) + ...`` over the k <= n_steps rows that are valid, and ``gamma**k`` (Sutton and Barto
-    eq. 7.1), of the transitions that begin at each of the first L rows of a window; both 0 where that row is not valid.
+    """Returns ``r_t + gamma r_(t+1) + ...`` over the k <= n_steps rows that are valid, and ``gamma**k`` (Sutton and
+    Barto eq. 7.1), of the transitions that begin at each of the first L rows of a window; both 0 where that row is not
+    valid.
 
     Args:
         rewards, valid: [B, n], with n = L + n_steps - 1

@@ -11,7 +11,7 @@ BACKENDS: dict[str, type[Eager] | type[Numpy]] = {"compiled": Compiled, "eager":
 
 
 def backend_of(policy: Policy) -> Eager | Numpy:
-    """The backend that runs a policy's graph while it acts, by its attribute ``backend``.
+    """Returns the backend that runs a policy's graph while it acts, by its attribute ``backend``.
 
     Raises:
         ValueError: there is no such backend.

@@ -45,7 +45,7 @@ class Eager:
         masks: np.ndarray | None = None,
         state: Mapping[str, Tensor] | None = None,
     ) -> Decided:
-        """Actions, with random numbers from torch's generator.
+        """Computes actions, with random numbers from torch's generator.
 
         Args:
             observations: [B, ...] or a dict of such, as environments return them.

@@ -104,7 +104,7 @@ class Numpy:
 
 
 def kind_of(observations: Any) -> Any:
-    """The properties that observations of one program have in common."""
+    """Returns the properties that observations of one program have in common."""
     if type(observations) is np.ndarray:
         return observations.shape, observations.dtype
     if isinstance(observations, Mapping):

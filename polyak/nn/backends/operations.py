@@ -42,7 +42,7 @@ Maker = Callable[..., "list[Call] | None"]
 
 
 def calls_of(step: Operation) -> list[Call]:
-    """The calls that compute the outputs of a step again."""
+    """Returns the calls that compute the outputs of a step again."""
     args, kwargs = tree_map(_plain, (tuple(step.args), dict(step.kwargs)))
     outputs = [output.detach() for output in step.outputs]
     maker = MAKERS.get(step.operation)
@@ -98,7 +98,7 @@ def _arguments(overload: Any, out: bool) -> list[tuple[str, str]]:
     return [(a.name, str(a.type)) for a in overload._schema.arguments if a.is_out == out]
 
 
-# --- what the arguments are in numpy --------------------------------------------------------------------------------
+# --- arguments in numpy ---------------------------------------------------------------------------------------------
 
 
 def _operands(output: Tensor, *operands: Any) -> list[np.ndarray] | None:
@@ -231,7 +231,7 @@ def _masked(output: Tensor, values: Tensor, mask: Tensor, value: float) -> list[
 
 
 def _part_of_zeros(view: Callable[..., Tensor]) -> Maker:
-    """The gradient of a view: zeros but for the part that it shows."""
+    """Returns the maker of a view's gradient: zeros but for the part that it shows."""
 
     def make(output: Tensor, gradient: Tensor, sizes: Any, *where: Any) -> list[Call]:
         return [output.zero_, partial(view(output, *where).copy_, gradient)]

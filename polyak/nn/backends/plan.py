@@ -37,7 +37,7 @@ class Plan:
     """Runs a graph any number of times.
 
     Args:
-        graph: its nodes carry example values, as ``make_fx`` leaves them.
+        graph: a graph of ``make_fx``, whose nodes carry example values.
         arguments: its inputs.
         fixed: identities of those inputs that are the same tensors at each run. They are read and changed in place.
     """
@@ -145,11 +145,11 @@ class _Analysis:
         """After each step, the memory that nothing needs any more."""
 
     def memory(self, node: Node) -> set[int]:
-        """The memory of a node's tensors."""
+        """Returns the memory of a node's tensors."""
         return set(map(self.root, examples(node)))
 
     def root(self, example: Tensor) -> int:
-        """The memory of an example."""
+        """Returns the memory of an example."""
         return self._root.get(memory(example), memory(example))
 
     def _steps(self) -> list[_Step]:
@@ -187,7 +187,7 @@ class _Analysis:
 
     @staticmethod
     def _necessary(steps: Sequence[_Step], given: set[int], kept: set[int], changed: set[int]) -> list[_Step]:
-        """The steps to run each time. The results of others are not needed, or always the same."""
+        """Returns the steps to run each time. The results of others are not needed, or always the same."""
         moving, needed = given | changed, given | kept
         depend = []
         for step in steps:
@@ -255,8 +255,8 @@ class _Tensors:
         return isinstance(example, Tensor) and self._analysis.root(example) in step.in_place
 
     def _overwritten(self, step: _Step, ends: Collection[int]) -> Tensor | None:
-        """The example of an operand that the result may take the place of: it is not needed after this step, which
-        computes each number from the operand's number at the same place."""
+        """Returns the example of an operand that the result may take the place of: it is not needed after this step,
+        which computes each number from the operand's number at the same place."""
         node = step.node
         if step.in_place or not _is_elementwise(node) or not isinstance(node.args[0], Node):
             return None
@@ -268,7 +268,7 @@ class _Tensors:
         return operand if fits and root in ends and root in self._blocks else None
 
     def _new(self, example: Any, over: Tensor | None = None) -> Any:
-        """A tensor like an example, in the place of ``over`` or in memory that is free."""
+        """Returns a tensor like an example, in the place of ``over`` or in memory that is free."""
         if not isinstance(example, Tensor):
             return example
         root = self._analysis.root(example)
@@ -287,12 +287,12 @@ class _Tensors:
 
 
 def examples(node: Node) -> list[Tensor]:
-    """The example values of a node's tensors."""
+    """Returns the example values of a node's tensors."""
     return [leaf for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, Tensor)]
 
 
 def _size(example: Tensor) -> int:
-    """Numbers in an example's memory."""
+    """Returns the number of entries in an example's memory."""
     return example.untyped_storage().nbytes() // example.element_size()
 
 
@@ -310,7 +310,7 @@ def _place(example: Any) -> Any:
 
 
 def _changed(node: Node) -> list[Node]:
-    """The arguments that an operation changes in place."""
+    """Returns the arguments that an operation changes in place."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []

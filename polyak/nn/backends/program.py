@@ -17,8 +17,8 @@ class TracedProgram:
     """The operations of a function on tensors, without its Python code.
 
     Args:
-        function: of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It is called
-            once, now.
+        function: a function of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It
+            is called once, now.
         inputs: the tensors that change between two runs; they are filled in place.
 
     Attributes:
@@ -50,7 +50,7 @@ class TracedProgram:
 
 
 def _captured(steps: Sequence[Operation], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
-    """The tensors of modules that the steps read, other than inputs and results of steps.
+    """Returns the tensors of modules that the steps read, other than inputs and results of steps.
 
     Raises:
         Untranslatable: they read one that no module holds, or that numpy cannot read.
@@ -80,7 +80,7 @@ def _readable(tensor: Tensor) -> bool:
 
 
 def _without_repeats(steps: Sequence[Operation]) -> Iterator[Operation]:
-    """The steps, where a step that repeats an earlier one on the same numbers copies its result."""
+    """Yields the steps, where a step that repeats an earlier one on the same numbers copies its result."""
     first: dict[Any, Tensor] = {}
     same: dict[int, int] = {}  # memory -> memory that holds the same numbers
 
@@ -105,7 +105,7 @@ def _without_repeats(steps: Sequence[Operation]) -> Iterator[Operation]:
 
 
 def _necessary(steps: Sequence[Operation], moving: set[int], needed: set[int]) -> list[Operation]:
-    """The steps to run again: they depend on memory that changes, or draw, and results need them."""
+    """Returns the steps to run again: they depend on memory that changes, or draw, and results need them."""
     kept = [step for step in steps if not step.is_view]
     depend = []
     for step in kept:

@@ -52,7 +52,7 @@ class Operation(NamedTuple):
 
 
 def memory(tensor: Tensor) -> int:
-    """An identifier of the memory behind a tensor."""
+    """Returns an identifier of the memory behind a tensor."""
     return int(tensor.untyped_storage()._cdata)
 
 

@@ -77,7 +77,7 @@ class Watch:
             return False
 
     def unchanged(self) -> bool:
-        """:meth:`current`, and no attribute has another value."""
+        """Whether :meth:`current` holds, and no attribute has another value."""
         try:
             same = self.current() and self._values() == self._values_then
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone
@@ -94,7 +94,7 @@ class Watch:
 
 
 def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
-    """Names of the attributes to check."""
+    """Returns names of the attributes to check."""
     names = [name for name, value in vars(module).items() if _counts(name, value, moving)]
     return ["training", *names] if "training" in vars(module) and _depends_on_mode(module) else names
 

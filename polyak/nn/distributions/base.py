@@ -45,7 +45,8 @@ class Distribution(ABC):
         """Draws one action for each state; differentiable in the parameters where the action is continuous."""
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """The action for each state, as a pure function of noise; :meth:`sample` is the same with newly drawn noise.
+        """Returns the action for each state, as a pure function of noise; :meth:`sample` is the same with newly drawn
+        noise.
 
         Args:
             noise: [B, ...] from :meth:`Family.draw`.
@@ -59,7 +60,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def mode(self) -> Tensor:
-        """The likeliest action for each state (before squashing, if the distribution squashes)."""
+        """Returns the likeliest action for each state (before squashing, if the distribution squashes)."""
 
     @abstractmethod
     def kl(self, other: Self) -> Tensor:
@@ -81,7 +82,7 @@ class Distribution(ABC):
         raise PolicyError(f"a {type(self).__name__} has no choices that masks could forbid.")
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
-        """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
+        """Returns :meth:`mode` if ``deterministic``, else :meth:`sample`."""
         return self.mode() if deterministic else self.sample()
 
     def sample_with_log_prob(self) -> tuple[Tensor, Tensor]:
@@ -100,15 +101,15 @@ class Family(ABC):
         """Number of network outputs of a distribution."""
 
     def make_head(self, latent_dim: int) -> nn.Linear:
-        """A new layer from latent features to these outputs."""
+        """Returns a new layer from latent features to these outputs."""
         return nn.Linear(latent_dim, self.n_outputs)
 
     def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """The noise of one action in each of B states, for :meth:`Distribution.sample_from`: [B, ...] float32.
+        """Returns the noise of one action in each of B states, for :meth:`Distribution.sample_from`: [B, ...] float32.
 
         Args:
             batch: B.
-            device: where it is drawn; the CPU by default.
+            device: device of the noise; the CPU by default.
             generator: torch's global one by default.
 
         Raises:
@@ -118,7 +119,7 @@ class Family(ABC):
 
     @abstractmethod
     def __call__(self, *parameters: Any, **named: Any) -> Distribution:
-        """The distributions with these parameters, the outputs of the head first."""
+        """Returns the distributions with these parameters, the outputs of the head first."""
 
 
 def check_same_type(p: Distribution, q: Distribution) -> None:

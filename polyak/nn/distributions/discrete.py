@@ -49,7 +49,7 @@ class Categorical(Distribution):
         return self.sample_from(torch.empty_like(self.logits).exponential_())
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """Argmax of the logits plus Gumbel noise, -log of an exponential variable.
+        """Returns the argmax of the logits plus Gumbel noise, -log of an exponential variable.
 
         The noise is kept finite, so that a forbidden class cannot win.
         """
@@ -104,7 +104,7 @@ class SparseCategorical(Distribution):
         return self.sample_from(torch.empty_like(self.probs).exponential_())
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """The class with the smallest exponential arrival time, with the probabilities as rates; a class of
+        """Returns the class with the smallest exponential arrival time, with the probabilities as rates; a class of
         probability 0 never arrives."""
         return (self.probs.detach() / noise.clamp_min(torch.finfo(noise.dtype).tiny)).argmax(dim=-1)
 
@@ -205,7 +205,7 @@ class MultiCategoricalFamily(Family):
 
     Args:
         action_dims: number of classes of each choice.
-        sparse: by sparsemax rather than softmax.
+        sparse: use sparsemax instead of softmax.
     """
 
     action_dims: tuple[int, ...]
@@ -226,7 +226,7 @@ class MultiCategoricalFamily(Family):
 
 
 def _sum(terms: list[Tensor]) -> Tensor:
-    """A tensors [B] -> [B]"""
+    """Sums A tensors [B] -> [B]"""
     return torch.stack(terms, dim=1).sum(dim=1)
 
 

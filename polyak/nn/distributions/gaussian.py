@@ -117,7 +117,7 @@ class GaussianFamily(Family):
         return self.action_dim
 
     def make_log_std(self, latent_dim: int, init: float = 0.0) -> nn.Parameter:
-        """New log standard deviations [A] that do not depend on the state, each ``init``."""
+        """Returns new log standard deviations [A] that do not depend on the state, each ``init``."""
         return nn.Parameter(torch.full((self.action_dim,), float(init)))
 
     def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:

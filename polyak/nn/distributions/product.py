@@ -70,8 +70,8 @@ class ProductFamily(Family):
     """Independent parts, each of a family of its own.
 
     Args:
-        families: of the parts, in order.
-        widths: how many numbers an action of each has.
+        families: the families of the parts, in order.
+        widths: number of entries of each part's action.
     """
 
     families: tuple[Family, ...]
@@ -87,7 +87,7 @@ class ProductFamily(Family):
         return sum(_deviations(family) for family in self.families)
 
     def make_log_std(self, latent_dim: int, init: float = 0.0) -> nn.Parameter:
-        """New log standard deviations of all Gaussian parts, side by side, each ``init``."""
+        """Returns new log standard deviations of all Gaussian parts, side by side, each ``init``."""
         return nn.Parameter(torch.full((self.n_deviations,), float(init)))
 
     def with_deviations(self, log_std: Tensor | None) -> list[tuple[Family, Tensor | None]]:
@@ -101,7 +101,7 @@ class ProductFamily(Family):
         return pairs
 
     def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """The noise of the parts, drawn in order and concatenated: [B, n_outputs]."""
+        """Returns the noise of the parts, drawn in order and concatenated: [B, n_outputs]."""
         return torch.cat([family.draw(batch, device, generator) for family in self.families], dim=1)
 
     def __call__(self, outputs: Tensor, log_std: Tensor | None = None) -> Product:

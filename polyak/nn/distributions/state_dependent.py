@@ -2,8 +2,8 @@
 
 The noise is eps = theta^T z(s) with theta = sigma * draws ~ N(0, sigma^2) [L, A]. The draws are the state of an
 :class:`~polyak.nn.distributions.exploration_noise.ExplorationNoise` of the policy; from one draw to the next the noise
-is a deterministic function of the state. Over theta, actions are Gaussian with variance z(s)^2 sigma^2, which is what
-densities and entropies use.
+is a deterministic function of the state. Over theta, actions are Gaussian with variance z(s)^2 sigma^2, by which
+densities and entropies are computed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StateDependentGaussianFamily(Family):
         return self.action_dim
 
     def make_log_std(self, latent_dim: int, init: float = -2.0) -> nn.Parameter:
-        """New ``log_std`` [L, A] ([L, 1] without ``full_std``) for L = ``latent_dim``, each ``init``."""
+        """Returns new ``log_std`` [L, A] ([L, 1] without ``full_std``) for L = ``latent_dim``, each ``init``."""
         return nn.Parameter(torch.full((latent_dim, self.action_dim if self.full_std else 1), float(init)))
 
     def sigma(self, log_std: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ _ROWS = 2
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
-    """The path of a file to export to.
+    """Returns the path of a file to export to.
 
     Raises:
         ValueError: its suffix names neither of the formats.
@@ -40,10 +40,10 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 
 def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes:
-    """The file that holds a graph and its description.
+    """Returns the file that holds a graph and its description.
 
     Args:
-        graph: in evaluation mode, on the CPU.
+        graph: a graph in evaluation mode, on the CPU.
         suffix: ``".onnx"`` or ``".pt2"``.
         description: JSON values.
 
@@ -55,7 +55,7 @@ def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes
 
 
 def traced(graph: Graph) -> torch.export.ExportedProgram:
-    """The graph as a program for any number of rows.
+    """Returns the graph as a program for any number of rows.
 
     Raises:
         PolicyError: it branches on values.
@@ -64,7 +64,7 @@ def traced(graph: Graph) -> torch.export.ExportedProgram:
 
 
 def _traced(module: nn.Module, graph: Graph, starred: bool) -> torch.export.ExportedProgram:
-    """A module that takes the inputs of the graph, ``starred``: as ``*inputs``."""
+    """Returns a module that takes the inputs of the graph, ``starred``: as ``*inputs``."""
     examples = tuple(port.example(_ROWS) for port in graph.inputs)
     shapes = ({0: torch.export.Dim("batch", min=1)},) * len(examples)
     fix = "Let it compute with tensors, without branches on values"
@@ -102,7 +102,7 @@ def _pt2(graph: Graph, description: str) -> bytes:
 
 
 def _without_unused(module: Any) -> nn.Module:
-    """A program's module without the parameters and buffers that it does not read, such as critics."""
+    """Returns a program's module without the parameters and buffers that it does not read, such as critics."""
     for node in list(module.graph.nodes):
         if node.op == "get_attr" and not node.users:
             module.graph.erase_node(node)

@@ -24,7 +24,7 @@ class Drawing(TorchFunctionMode):
     """Within the block, random numbers come from a function in place of torch's generator.
 
     Args:
-        give: that function.
+        give: the function.
     """
 
     def __init__(self, give: Give) -> None:
@@ -82,7 +82,7 @@ class Redrawn(nn.Module):
     """Replaces an :class:`ExplorationNoise`; draws its matrices at each use.
 
     Args:
-        shape: [L, A] of a matrix.
+        shape: shape [L, A] of a matrix.
     """
 
     def __init__(self, shape: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ class Normaliser(nn.Module):
     Computed in float64, as in ``VecNormalize``, and returned as float32.
 
     Args:
-        mean, var: of the shape of one observation.
+        mean, var: statistics, in the shape of one observation.
         epsilon: added to variances.
         clip: bound of the result.
     """
@@ -75,7 +75,7 @@ class Reader(nn.Module):
                 self.normalisers[str(self._keys.index(key))] = part
 
     def _raw(self, space: spaces.Space, normalizer: VecNormalize | None) -> spaces.Space:
-        """The space before conversion."""
+        """Returns the space before conversion."""
         beneath = getattr(getattr(normalizer, "venv", None), "observation_space", None)
         if isinstance(space, spaces.Dict):
             known = beneath.spaces if isinstance(beneath, spaces.Dict) else {}
@@ -100,7 +100,7 @@ class Reader(nn.Module):
         return found if isinstance(self.space, spaces.Dict) else found[WHOLE]
 
     def of(self, observations: Sequence[Tensor], key: str) -> Tensor:
-        """The raw entry of one key."""
+        """Returns the raw entry of one key."""
         return observations[self._keys.index(key)]
 
 
@@ -118,5 +118,5 @@ def image_keys(space: spaces.Space) -> list[str | None]:
 
 
 def _channels_last(space: Any) -> spaces.Box:
-    """The Box of images (H, W, C) of one of images (C, H, W)."""
+    """Returns the Box of images (H, W, C) of one of images (C, H, W)."""
     return spaces.Box(np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1), dtype=space.dtype.type)

@@ -27,7 +27,7 @@ class PolicyGraph(Graph):
 
     Args:
         policy: the policy.
-        reader: from raw observations to those that it reads.
+        reader: maps raw observations to those that the policy reads.
         masks: whether action masks [B, M] are an input.
         masks_in: the key of a Dict observation that holds the masks instead; ``None``: none does.
         stochastic: sample actions, with the random numbers as inputs.
@@ -93,7 +93,7 @@ class PolicyGraph(Graph):
         return (*self.to_env(outcome.actions), *(after[name] for name in self._names))
 
     def _decide(self, observations: Any, rows: int, state: State | None, masks: Tensor | None) -> Decision:
-        """The outcome of the policy, as in :meth:`Policy.predict`."""
+        """Returns the outcome of the policy, as in :meth:`Policy.predict`."""
         if state is None and masks is None:
             return Decision(torch.as_tensor(self.policy._predict(observations, not self.stochastic)))
         noise = self.policy.draw_noise(rows) if self.stochastic else None
@@ -101,7 +101,7 @@ class PolicyGraph(Graph):
 
 
 def _standing_alone(policy: Policy) -> Policy:
-    """A copy on the CPU, in evaluation mode, made of operations that every runtime has."""
+    """Returns a copy on the CPU, in evaluation mode, made of operations that every runtime has."""
     alone = copy.deepcopy(policy).to("cpu")
     alone.set_training_mode(False)
     alone.requires_grad_(False)

@@ -38,7 +38,7 @@ class Port:
         return {"name": self.name, "role": self.role, "shape": rows, "dtype": self.dtype, **self.details}
 
     def example(self, rows: int) -> Tensor:
-        """A tensor to trace the graph with; only its shape and dtype matter."""
+        """Returns a tensor to trace the graph with; only its shape and dtype matter."""
         return torch.from_numpy(np.zeros((rows, *self.shape), self.dtype))
 
 
@@ -67,7 +67,7 @@ class Graph(nn.Module):
 
 
 def observation_ports(space: spaces.Space) -> list[Port]:
-    """``observation``, or ``observation.<key>`` for each entry of a Dict, in the dtype of its space."""
+    """Returns ``observation``, or ``observation.<key>`` for each entry of a Dict, in the dtype of its space."""
     if isinstance(space, spaces.Dict):
         return [_observation(f"observation.{key}", part, {"key": key}) for key, part in space.spaces.items()]
     return [_observation("observation", space, {})]
@@ -78,7 +78,8 @@ def _observation(name: str, space: spaces.Space, details: dict[str, Any]) -> Por
 
 
 def describe_space(space: spaces.Space) -> dict[str, Any]:
-    """A space as JSON: its ``type`` and arguments. ``low`` and ``high`` of a Box are null where it has no bound."""
+    """Returns a space as JSON: its ``type`` and arguments. ``low`` and ``high`` of a Box are null where it has no
+    bound."""
     kind: dict[str, Any] = {"type": type(space).__name__}
     if isinstance(space, spaces.Dict):
         return {**kind, "spaces": {key: describe_space(part) for key, part in space.spaces.items()}}

@@ -24,9 +24,9 @@ class CausalBlock(nn.Module):
 
     Args:
         width: D.
-        n_heads: of attention; they divide the width.
+        n_heads: number of attention heads; it divides the width.
         dropout: share of attention weights, and of outputs of attention and perceptron, dropped in training.
-        activation_fn: of the perceptron.
+        activation_fn: activation of the perceptron.
 
     Raises:
         PolicyError: an argument out of range.

@@ -80,7 +80,7 @@ class BatchRenorm1d(nn.Module):
         return torch.addcmul(self.bias, x - mean, self.scale * inverse) if self.affine else (x - mean) * inverse
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch's mean and variance [F], corrected; then the running ones are updated."""
+        """Returns the batch's mean and variance [F], corrected; then the running ones are updated."""
         var, mean = torch.var_mean(x, 0)
         std = var.clamp_min(torch.finfo(var.dtype).tiny).sqrt()  # has a gradient where a feature is constant, too
         with torch.no_grad():
@@ -95,7 +95,7 @@ class BatchRenorm1d(nn.Module):
         return mean - d * std / r, var / r**2
 
     def extra_repr(self) -> str:
-        """Names and values of the arguments."""
+        """Returns names and values of the arguments."""
         names = ("num_features", "eps", "momentum", "affine", "warmup_steps")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 

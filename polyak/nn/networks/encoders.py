@@ -42,7 +42,7 @@ def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: 
     """Convert raw observations to network inputs: float32, images in [0, 1], indices as one-hot vectors.
 
     Args:
-        obs: [B, ...] as the environment gives them, or a dict of these.
+        obs: [B, ...] raw observations, or a dict of these.
         observation_space: the space that they come from.
         normalize_images: divide the images (uint8, three dimensions, bounds 0 and 255) by 255.
 
@@ -57,7 +57,7 @@ def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: 
 
 
 def make_preprocess(observation_space: spaces.Space, normalize_images: bool = True) -> Preprocess:
-    """:func:`preprocess_obs` specialised to a space: fast to call, and picklable.
+    """Returns :func:`preprocess_obs` specialised to a space: fast to call, and picklable.
 
     Raises:
         NotImplementedError: an unsupported space, or a Dict inside a Dict.
@@ -134,7 +134,7 @@ class BaseFeaturesExtractor(Extractor):
 
     Args:
         observation_space: the space of the observations.
-        features_dim: how many features it makes.
+        features_dim: number of its features.
 
     Raises:
         PolicyError: ``features_dim`` is negative.
@@ -180,7 +180,7 @@ class NatureCNN(BaseFeaturesExtractor):
         observation_space: images, channels first, 36 x 36 or larger.
         features_dim: width of the linear layer at the end; ``None``: there is none, and the features are the pixels of
             the last convolution.
-        normalized_image: the images are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
+        normalized_image: the images are not uint8 in [0, 255] (such as floats in [0, 1]): do not check that.
         standardize: subtract from each image its mean, and divide by its standard deviation: see
             :func:`standardized_images`. Brightness and contrast do not count then.
 
@@ -273,7 +273,7 @@ def _nature_size(size: int) -> int:
 
 
 def stacked_hint(space: spaces.Space) -> str:
-    """The fix for several images in one observation; empty for other observations."""
+    """Returns the fix for several images in one observation; empty for other observations."""
     if not isinstance(space, spaces.Box) or len(space.shape) != 4:
         return ""
     return (
@@ -306,7 +306,7 @@ def _check_image(space: spaces.Space, normalized_image: bool) -> None:
 
 
 def default_extractor(observation_space: spaces.Space, normalize_images: bool = True) -> ExtractorClass:
-    """The features extractor that suits a space: key by key for a Dict, a CNN for images, else a flat vector.
+    """Returns the features extractor that suits a space: key by key for a Dict, a CNN for images, else a flat vector.
 
     Args:
         observation_space: the space.

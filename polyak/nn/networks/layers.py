@@ -70,7 +70,7 @@ class MlpExtractor(nn.Module):
         feature_dim: number of features.
         net_arch: widths for both, or ``dict(pi=[...], vf=[...])``; a missing key means no hidden layers there.
         activation_fn: follows every layer.
-        device: where to put the parameters; ``"auto"`` takes CUDA if there is one.
+        device: device of the parameters; ``"auto"`` takes CUDA if there is one.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ def unwrap_legacy_arch(net_arch: Sequence[Any] | Mapping[str, Sequence[int]]) ->
 
 
 def check_widths(widths: Any, name: str) -> list[int]:
-    """The widths as a list.
+    """Returns the widths as a list.
 
     Raises:
         PolicyError: not a sequence of positive integers.

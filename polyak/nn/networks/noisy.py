@@ -58,7 +58,7 @@ class NoisyLinear(nn.Linear):
         return F.linear(inputs, weight, self.bias + self.bias_scale * after)
 
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """The noise of one call, standard normal: [p] and [q]."""
+        """Returns the noise of one call, standard normal: [p] and [q]."""
         like: Any = {"device": self.weight.device, "dtype": self.weight.dtype, "generator": generator}
         return torch.randn(self.in_features, **like), torch.randn(self.out_features, **like)
 
@@ -83,7 +83,7 @@ def drawing(parts: Iterable[Draws], on: bool = True) -> Iterator[None]:
     """While the block runs, these parts draw their noise.
 
     Args:
-        parts: as :func:`parts_that_draw` finds them.
+        parts: a result of :func:`parts_that_draw`.
         on: ``False`` leaves them as they are.
     """
     parts = list(parts) if on else []

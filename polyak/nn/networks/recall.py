@@ -60,7 +60,7 @@ class Recurrence(NamedTuple):
     dropout: float = 0.0
 
     def __call__(self, extractor: Extractor) -> RecurrentExtractor:
-        """A recurrent features extractor around another one."""
+        """Returns a recurrent features extractor around another one."""
         core = Recurrent(self.kind, extractor.features_dim, self.units, self.layers, self.dropout)
         return RecurrentExtractor(extractor, core, self.burn_in)
 
@@ -68,7 +68,7 @@ class Recurrence(NamedTuple):
 def recurrence(
     memory: str | None, size: int, layers: int, max_seq_len: int, burn_in: int, dropout: float
 ) -> Recurrence | None:
-    """The recurrent layers that ``policy_kwargs`` describe; ``None`` without ``memory``.
+    """Returns the recurrent layers that ``policy_kwargs`` describe; ``None`` without ``memory``.
 
     Raises:
         PolicyError: naming the option, its value and its range; or it would have no effect.
@@ -92,7 +92,7 @@ class RecurrentExtractor(Extractor):
     Args:
         extractor: makes features of single observations.
         core: the recurrent layers that read these.
-        burn_in: steps at the beginning of a sequence through which no gradient goes.
+        burn_in: steps at the beginning of a sequence without gradients.
 
     Attributes:
         prefix: prefix of the core's recurrent state among the policy's.
@@ -106,7 +106,7 @@ class RecurrentExtractor(Extractor):
         self.features_dim, self.prefix = core.units, ""
 
     def initial(self, batch: int) -> dict[str, Tensor]:
-        """The recurrent state at the start of B episodes, by name: [B, K, H]."""
+        """Returns the recurrent state at the start of B episodes, by name: [B, K, H]."""
         return prefixed(self.prefix, self.core.initial(batch))
 
     def forward(self, obs: Obs) -> Tensor:

@@ -59,7 +59,7 @@ class Recurrent(nn.Module):
         return tuple(getattr(self, name) for name in names)
 
     def initial(self, batch: int) -> dict[str, Tensor]:
-        """The initial recurrent state of B sequences, by name: zeros [B, K, H]."""
+        """Returns the initial recurrent state of B sequences, by name: zeros [B, K, H]."""
         device = self.weights(0)[0].device
         return {name: torch.zeros(batch, self.layers, self.units, device=device) for name in self.names}
 
@@ -85,7 +85,7 @@ class Recurrent(nn.Module):
         return outputs[0], {name: states[0] for name, states in memory.items()}
 
     def runs(self, inputs: Tensor, memory: dict[str, Tensor], starts: Tensor, length: int) -> Tensor:
-        """Rows that are sequences of ``length`` steps one after another.
+        """Computes outputs for rows that are concatenated sequences of ``length`` steps.
 
         Args:
             inputs: [R, F].
@@ -146,7 +146,8 @@ def runs_side_by_side(
     starts: Tensor,
     length: int,
 ) -> list[Tensor]:
-    """The outputs of each of ``cores``, which have equal sizes, for its own rows: see :meth:`Recurrent.runs`."""
+    """Returns the outputs of each of ``cores``, which have equal sizes, for its own rows: see
+    :meth:`Recurrent.runs`."""
     steps = [x.unflatten(0, (-1, length)).transpose(0, 1) for x in inputs]
     keep = 1 - starts.to(inputs[0].dtype).unflatten(0, (-1, length)).t()
     first = [{name: value[::length] for name, value in memory.items()} for memory in memories]
@@ -159,7 +160,7 @@ def prefixed(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def part_of(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The inverse of :func:`prefixed`; other names are left out."""
+    """Inverts :func:`prefixed`; other names are left out."""
     return {name[len(prefix) :]: value for name, value in memory.items() if name.startswith(prefix)}
 
 

@@ -60,7 +60,7 @@ class RunningNorm(nn.Module):
         self.count.add_(n)
 
     def extra_repr(self) -> str:
-        """Names and values of the arguments."""
+        """Returns names and values of the arguments."""
         return f"num_features={self.num_features}, eps={self.eps}"
 
 
@@ -68,7 +68,7 @@ class NormalisedFeatures(nn.Sequential):
     """A features extractor whose features are standardised: observations -> [B, features_dim].
 
     Args:
-        extractor: has no parameters, so that its features are distributed as the observations are.
+        extractor: an extractor without parameters, so that its features are distributed like the observations.
         norm: a normalisation of as many features.
     """
 
@@ -100,7 +100,8 @@ class ResidualBlock(nn.Module):
 
 
 def residual_layers(inputs: int, net_arch: Sequence[int], activation_fn: Activation = nn.ReLU) -> list[nn.Module]:
-    """A linear layer, as many residual blocks as ``net_arch`` has entries, and a layer normalisation, eq. 3 to 5.
+    """Returns a linear layer, as many residual blocks as ``net_arch`` has entries, and a layer normalisation, eq. 3 to
+    5.
 
     For ``nn.Sequential``: [B, inputs] -> [B, net_arch[-1]].
 
@@ -124,7 +125,7 @@ def residual_layers(inputs: int, net_arch: Sequence[int], activation_fn: Activat
 
 
 def orthogonal(layer: nn.Linear) -> nn.Linear:
-    """The layer with orthogonal weights and biases of zero."""
+    """Returns the layer with orthogonal weights and biases of zero."""
     nn.init.orthogonal_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer

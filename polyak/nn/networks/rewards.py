@@ -89,7 +89,7 @@ class RewardNet(Network):
         return self.use_next_state
 
     def features(self, obs: Obs) -> Tensor:
-        """Raw observations [B, ...] -> features of states, normalised [B, features_dim]"""
+        """Maps raw observations [B, ...] to features of states, normalised [B, features_dim]"""
         found = self.features_extractor(self.preprocess(obs))
         return found if self.norm is None else self.norm(found).clamp(-FARTHEST, FARTHEST)
 
@@ -117,7 +117,7 @@ class RewardNet(Network):
         return self.network(inputs[0]).squeeze(1)
 
     def forward(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> Tensor:
-        """The number of each step [B]; arguments as of :meth:`inputs`."""
+        """Returns the number of each step [B]; arguments as of :meth:`inputs`."""
         return self.score(self.inputs(obs, actions, next_obs, terminated), terminated)
 
     @torch.no_grad()
@@ -135,7 +135,7 @@ class ShapedRewardNet(Network):
     state.
 
     Args:
-        observation_space, action_space: as of :class:`RewardNet`.
+        observation_space, action_space: see :class:`RewardNet`.
         gamma: discount of the task.
         potential_arch: widths of the potential's hidden layers; may be empty.
         kwargs: further arguments of the reward g, a :class:`RewardNet`; those about reading and normalising states

@@ -168,7 +168,7 @@ class ActorCriticPolicy(LayeredPolicy):
     # --- features, distribution, value --------------------------------------------------------------------------------
 
     def extract_features(self, obs: Obs, features_extractor: nn.Module | None = None) -> Any:
-        """Raw observations [B, ...] -> features [B, F] of the extractor given; without one, those of the shared
+        """Maps raw observations [B, ...] to features [B, F] of the given extractor; without one, of the shared
         extractor, or a pair: actor's and value function's."""
         if features_extractor is not None:
             return super().extract_features(obs, features_extractor)
@@ -204,7 +204,7 @@ class ActorCriticPolicy(LayeredPolicy):
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:
-        """The action distribution for observations [B, ...]."""
+        """Returns the action distribution for observations [B, ...]."""
         features = self.extract_features(obs, self.pi_features_extractor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features))
 
@@ -214,7 +214,7 @@ class ActorCriticPolicy(LayeredPolicy):
         return self.value_net(self.mlp_extractor.forward_critic(features))
 
     def critic_parameters(self) -> list[nn.Parameter]:
-        """Parameters that only state values use."""
+        """Returns parameters that only state values use."""
         parts = [getattr(self.mlp_extractor, "value_net", None), self.value_net]
         if not self.share_features_extractor:
             parts.insert(0, self.vf_features_extractor)
@@ -229,7 +229,7 @@ class ActorCriticPolicy(LayeredPolicy):
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
+        """Returns actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
         latent_pi, latent_vf = self._latents(obs)
         distribution = self._get_action_dist_from_latent(latent_pi)
         actions = distribution.get_actions(deterministic)
@@ -238,13 +238,13 @@ class ActorCriticPolicy(LayeredPolicy):
     def evaluate_actions(
         self, obs: Obs, actions: Tensor, masks: Tensor | None = None, entropy_index: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Values, log-densities and entropies of stored actions, for losses.
+        """Returns values, log-densities and entropies of stored actions, for losses.
 
         Args:
             obs: [B, ...].
-            actions: [B, ...] in the network's units, of any dtype; [B, 1] will do for a Discrete.
+            actions: [B, ...] in the network's units, of any dtype; [B, 1] is accepted for a Discrete.
             masks: [B, M] bool, which choices were allowed; ``None``: all.
-            entropy_index: which Tsallis entropy, see :mod:`polyak.ops.tsallis`; 1 is Shannon's.
+            entropy_index: index of the Tsallis entropy, see :mod:`polyak.ops.tsallis`; 1 is Shannon's.
 
         Returns:
             State values [B, 1], log-densities of the actions [B], entropies [B] (None where Shannon's has no closed
@@ -258,7 +258,7 @@ class ActorCriticPolicy(LayeredPolicy):
     def _evaluated(
         self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """:meth:`evaluate_actions` from the latents of actor and value function."""
+        """Returns :meth:`evaluate_actions` for latents of actor and value function."""
         latent_pi, latent_vf = latents
         distribution = self._get_action_dist_from_latent(latent_pi)
         if masks is not None:
@@ -267,12 +267,12 @@ class ActorCriticPolicy(LayeredPolicy):
         return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), entropy
 
     def log_prob_of(self, actions: Tensor, distribution: Distribution) -> Tensor:
-        """Log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
+        """Returns log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
         return distribution.log_prob(self._flat(actions))
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in the network's units; the value function is not called."""
+        """Returns actions [B, ...] in the network's units; the value function is not called."""
         if self.acts_by_forward:
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))
@@ -289,7 +289,7 @@ class ActorCriticPolicy(LayeredPolicy):
         return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 
     def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:
-        """:meth:`decide` with given noise, or with masks."""
+        """Computes :meth:`decide` with given noise, or with masks."""
         distribution = self.get_distribution(obs)
         if masks is not None:
             distribution = distribution.masked(masks)

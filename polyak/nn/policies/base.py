@@ -89,11 +89,11 @@ class Network(nn.Module):
         self._switch: _Switch | None = None
 
     def preprocess(self, obs: Obs) -> Obs:
-        """Raw observations as float32 tensors: see :func:`~polyak.nn.networks.encoders.preprocess_obs`."""
+        """Converts raw observations to float32 tensors: see :func:`~polyak.nn.networks.encoders.preprocess_obs`."""
         return self._preprocess(obs)
 
     def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
-        """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
+        """Maps raw observations [B, ...] to features [B, F] of ``features_extractor``."""
         if isinstance(obs, Recalled | Sequences | FollowingObservations):
             return features_extractor.recall(obs, self)
         return features_extractor(self._preprocess(obs))
@@ -197,7 +197,8 @@ class LayeredNetwork(Network):
         self.net_arch, self.activation_fn = list(net_arch), activation_fn
 
     def layers(self, inputs: int, outputs: int, **options: Any) -> nn.Sequential:
-        """The hidden layers and, unless ``outputs`` is 0, an output layer: see :func:`~polyak.nn.create_mlp`."""
+        """Returns the hidden layers and, unless ``outputs`` is 0, an output layer: see
+        :func:`~polyak.nn.create_mlp`."""
         return nn.Sequential(*create_mlp(inputs, outputs, self.net_arch, self.activation_fn, **options))
 
 
@@ -214,18 +215,18 @@ class StochasticActor(LayeredNetwork):
 
     @plain
     def get_distribution(self, obs: Obs) -> Any:
-        """The action distribution for observations [B, ...]."""
+        """Returns the action distribution for observations [B, ...]."""
         raise NotImplementedError
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...]; the likeliest if ``deterministic``."""
+        """Returns actions [B, ...]; the likeliest if ``deterministic``."""
         actions: Tensor = self.get_distribution(obs).get_actions(deterministic)
         return actions
 
     @plain
     def sample_from(self, obs: Obs, noise: Tensor) -> Tensor:
-        """Actions [B, ...] by noise as the family of the distribution draws it."""
+        """Returns actions [B, ...] by noise as the family of the distribution draws it."""
         actions: Tensor = self.get_distribution(obs).sample_from(noise)
         return actions
 
@@ -263,12 +264,12 @@ class CriticEnsemble(LayeredNetwork):
         return [self.get_submodule(f"qf{k}") for k in range(self.n_critics)]
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """The parameters that the critics' loss trains: all."""
+        """Returns the parameters that the critics' loss trains: all."""
         return list(self.parameters())
 
 
 def lagging(target: M, online: nn.Module) -> M:
-    """``target`` made an exact, frozen copy of ``online``."""
+    """Makes ``target`` an exact, frozen copy of ``online``, and returns it."""
     target.load_state_dict(online.state_dict())
     return target.requires_grad_(False)
 
@@ -297,9 +298,10 @@ class Policy(Network, ABC):
     recurrence: Recurrence | None = None
     """The recipe of recurrent features extractors: see :mod:`polyak.nn.networks.recall`."""
     backend: str = "numpy"
-    """How :meth:`decide` is run while experience is collected, from the next rollout on: ``"eager"`` line by line, so
-    that a debugger can step through it; ``"numpy"`` by its recorded operations, and eagerly where that is impossible;
-    ``"compiled"`` by ``torch.compile``. The actions are equal up to rounding. See :mod:`polyak.nn.backends`."""
+    """The backend that runs :meth:`decide` while experience is collected, from the next rollout on: ``"eager"`` line by
+    line, so that a debugger can step through it; ``"numpy"`` by its recorded operations, and eagerly where that is
+    impossible; ``"compiled"`` by ``torch.compile``. The actions are equal up to rounding. See
+    :mod:`polyak.nn.backends`."""
     supports_masks: bool = False
     """Whether :meth:`decide` supports action masks."""
     stores: Mapping[str, tuple[int, ...]] = {}
@@ -330,11 +332,11 @@ class Policy(Network, ABC):
 
     @classmethod
     def keywords(cls, **defaults: Any) -> set[str]:
-        """Names that ``policy_kwargs`` may hold, given the arguments that the algorithm filled in."""
+        """Returns names that ``policy_kwargs`` may hold, given the arguments that the algorithm filled in."""
         return keywords_of(cls) - cls.fixed
 
     def make_features_extractor(self) -> Extractor:
-        """A new features extractor.
+        """Returns a new features extractor.
 
         Raises:
             PolicyError: the extractor does not suit the observation space.
@@ -348,7 +350,7 @@ class Policy(Network, ABC):
         return extractor if self.recurrence is None else self.recurrence(extractor)
 
     def network_arguments(self, features_extractor: nn.Module | None = None) -> dict[str, Any]:
-        """Arguments of every network of the policy: spaces, and a features extractor, of its own unless one is
+        """Returns arguments of every network of the policy: spaces, and a features extractor, of its own unless one is
         given."""
         extractor: Any = self.make_features_extractor() if features_extractor is None else features_extractor
         return {
@@ -378,21 +380,21 @@ class Policy(Network, ABC):
 
     @abstractmethod
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Observations [B, ...] -> actions in the network's units.
+        """Maps observations [B, ...] to actions in the network's units.
 
         Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped; Dict and
         Tuple [B, W] float32, see :class:`~polyak.nn.codec.ComposedCodec`.
         """
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
-        """The random numbers of one step of :meth:`decide`, by name, in the order in which they are drawn.
+        """Returns the random numbers of one step of :meth:`decide`, by name, in the order in which they are drawn.
 
         Random numbers that are missing here are drawn by the policy from torch's global generator, as in subclasses
         that override how actions are chosen. If none is missing, :meth:`decide` is a pure function.
 
         Args:
             batch: B.
-            generator: to draw from; torch's global one by default.
+            generator: the random generator; torch's global one by default.
 
         Returns:
             ``actions`` for the distribution of the actions (see :meth:`Family.draw
@@ -405,12 +407,13 @@ class Policy(Network, ABC):
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Decision:
-        """Actions for observations as one graph: preprocessing, features, recurrent state, head, mask and sample.
+        """Returns actions for observations as one graph: preprocessing, features, recurrent state, head, mask and
+        sample.
 
         Args:
             obs: [B, ...].
-            noise: as :meth:`draw_noise` returned it; ``None``: the likeliest actions.
-            state: as :meth:`initial_memory` or the step before returned it, reset where episodes began.
+            noise: a result of :meth:`draw_noise`; ``None``: the likeliest actions.
+            state: a result of :meth:`initial_memory` or the state after the step before, reset where episodes began.
             masks: [B, M] bool, which choices are allowed (see :mod:`polyak.envs.masks`); ``None``: all.
 
         Raises:
@@ -428,11 +431,12 @@ class Policy(Network, ABC):
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
-        """The recurrent layers of each network if ``recurrence`` is set, the acting network first, without targets."""
+        """Returns the recurrent layers of each network if ``recurrence`` is set, the acting network first, without
+        targets."""
         return {}
 
     def next_state(self, recalled: Recalled) -> State:
-        """The recurrent state after one more step, for the entries that are given."""
+        """Returns the recurrent state after one more step, for the entries that are given."""
         memory: State = {}
         for network, extractor in self.extractors().items():
             if extractor.prefix + extractor.core.names[0] in recalled.memory:
@@ -449,20 +453,20 @@ class Policy(Network, ABC):
         return extractors[0].initial(batch) if extractors else self.initial_memory(batch)
 
     def state_of(self, memory: State) -> tuple[np.ndarray, ...]:
-        """The state that :meth:`predict` returns: the arrays of :meth:`acting_memory` in order; of recurrent layers in
-        the layout of ``torch.nn.LSTM``, layers first, [K, B, H] each."""
+        """Returns the state that :meth:`predict` returns: the arrays of :meth:`acting_memory` in order; of recurrent
+        layers in the layout of ``torch.nn.LSTM``, layers first, [K, B, H] each."""
         arrays = (memory[name].numpy(force=True) for name in self.acting_memory(1) or ())
         return tuple(np.moveaxis(array, 1, 0) if array.ndim == 3 else array for array in arrays)
 
     def memory_of(self, state: Sequence[Any]) -> State:
-        """The inverse of :meth:`state_of`."""
+        """Inverts :meth:`state_of`."""
         names, arrays = self.acting_memory(1) or {}, map(np.asarray, state)
         rows_first = (np.moveaxis(array, 0, 1) if array.ndim == 3 else array for array in arrays)
         return {name: torch.as_tensor(array, device=self.device) for name, array in zip(names, rows_first, strict=True)}
 
     @plain
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
-        """The step of :meth:`predict` between tensors: :meth:`act`, unless a subclass changes it."""
+        """Returns the step of :meth:`predict` between tensors: :meth:`act`, unless a subclass changes it."""
         return self.act(observation, deterministic)
 
     def reset_noise(self, n_envs: int = 1) -> None:
@@ -481,11 +485,12 @@ class Policy(Network, ABC):
         return self.codec.squash
 
     def to_env(self, action: np.ndarray) -> Any:
-        """Actions from the network's units to the environment's: see :class:`~polyak.nn.codec.ActionCodec`."""
+        """Converts actions from the network's units to the environment's: see :class:`~polyak.nn.codec.ActionCodec`."""
         return self.codec.to_env(action)
 
     def from_env(self, action: Any) -> np.ndarray:
-        """Actions from the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
+        """Converts actions from the environment's units to the network's: the inverse of :meth:`to_env`, but for
+        clipping."""
         return self.codec.from_env(action)
 
     def scale_action(self, action: np.ndarray) -> np.ndarray:
@@ -513,15 +518,15 @@ class Policy(Network, ABC):
         *,
         action_masks: Flags = None,
     ) -> tuple[Any, Memory]:
-        """The action for one observation or for a batch, in the environment's units.
+        """Returns the action for one observation or for a batch, in the environment's units.
 
         Args:
-            observation: as the environment returns it, or a batch [B, ...].
+            observation: a raw observation, or a batch [B, ...].
             state: the recurrent state that the step before returned; ``None``: a new episode. A policy without one
                 returns the argument.
             episode_start: [B] where an episode begins, so that the recurrent state is reset, or one bool for all.
             deterministic: the likeliest action rather than a sample.
-            action_masks: which choices are allowed, [B, M], or [M] for all; ``None``: all.
+            action_masks: the allowed choices, [B, M], or [M] for all; ``None``: all.
 
         Returns:
             Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new recurrent state.
@@ -567,7 +572,7 @@ class Policy(Network, ABC):
         return None if deterministic else self.draw_noise(rows)
 
     def _recalled(self, state: Sequence[Any], fresh: State, episode_start: Any) -> State:
-        """The recurrent state of ``predict`` by name, with the initial one where an episode begins.
+        """Returns the recurrent state of ``predict`` by name, with the initial one where an episode begins.
 
         Raises:
             ValueError: it is of another shape than that of so many observations.
@@ -631,13 +636,13 @@ class LayeredPolicy(Policy):
         self.activation_fn = activation_fn
 
     def default_arch(self) -> Any:
-        """The widths without ``net_arch``."""
+        """Returns the widths without ``net_arch``."""
         return [256, 256]
 
     def new_network(
         self, kind: type[N], net_arch: Sequence[int], features_extractor: nn.Module | None = None, **options: Any
     ) -> N:
-        """A new network of the policy, with its own features extractor unless one is given."""
+        """Returns a new network of the policy, with its own features extractor unless one is given."""
         shared = self.network_arguments(features_extractor)
         return kind(net_arch=net_arch, activation_fn=self.activation_fn, **shared, **options)
 
@@ -648,12 +653,12 @@ class ActorPolicy(LayeredPolicy):
     actor: Any
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in the network's units."""
+        """Returns actions [B, ...] in the network's units."""
         return self.act(obs, deterministic)
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in the network's units."""
+        """Returns actions [B, ...] in the network's units."""
         return shaped(self.actor(obs, deterministic), self.codec.shape)
 
     @plain
@@ -678,7 +683,7 @@ class MemoryPolicy(LayeredPolicy):
         action_space: space of the actions.
         memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
         memory_size: units of each recurrent layer.
-        memory_layers: how many of them, one above the other.
+        memory_layers: number of stacked recurrent layers.
         memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         max_seq_len: steps of a stored sequence to learn from, through which gradients go back.
         burn_in: steps before them, which only compute the recurrent state (R2D2).
@@ -706,7 +711,7 @@ class MemoryPolicy(LayeredPolicy):
 
 
 def options_of(network: type[nn.Module]) -> set[str]:
-    """Names of the arguments of a network that its policy does not fill in."""
+    """Returns names of the arguments of a network that its policy does not fill in."""
     return keywords_of(network) - keywords_of(LayeredNetwork)
 
 
@@ -719,15 +724,15 @@ def chosen(distribution: Any, noise: Noise | None) -> Tensor:
 
 
 def family_noise(family: Any, batch: int, device: torch.device, generator: torch.Generator | None) -> Noise:
-    """The noise with which distributions of a family are sampled; empty for a family that takes no noise."""
+    """Returns the noise with which distributions of a family are sampled; empty for a family that takes no noise."""
     if not isinstance(family, Family) or type(family).draw is Family.draw:
         return {}
     return {"actions": family.draw(batch, device, generator)}
 
 
 def actor_noise(policy: Policy, actor: Any, batch: int, generator: torch.Generator | None) -> Noise:
-    """The noise with which distributions of an actor are sampled; empty if a subclass overrides how actions are chosen,
-    or if nothing is random."""
+    """Returns the noise with which distributions of an actor are sampled; empty if a subclass overrides how actions are
+    chosen, or if nothing is random."""
     methods = ("forward", "get_distribution", "get_action_dist_params", "sample_from")
     if not is_plain(policy, "act", "decide", "_predict") or not is_plain(actor, *methods):
         return {}
@@ -738,7 +743,7 @@ def actor_noise(policy: Policy, actor: Any, batch: int, generator: torch.Generat
 
 
 def check_starts(episode_start: Any, rows: int) -> None:
-    """Accept one bool for each of B = ``rows`` observations, or one for all.
+    """Check that there is one bool for each of B = ``rows`` observations, or one for all.
 
     Raises:
         ValueError: there are more or fewer.
@@ -751,7 +756,7 @@ def check_starts(episode_start: Any, rows: int) -> None:
 
 
 def renewed(memory: State, fresh: State, starts: np.ndarray) -> State:
-    """``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
+    """Returns ``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
     return {name: where(torch.from_numpy(starts).to(old.device), fresh[name], old) for name, old in memory.items()}
 
 
@@ -761,7 +766,7 @@ def n_rows(obs: Any) -> int:
 
 
 def shaped(actions: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Actions of a network [B, A] -> [B, *shape]; choices [B] stay as they are."""
+    """Reshapes actions of a network [B, A] -> [B, *shape]; choices [B] stay as they are."""
     return actions if len(shape) == 1 or actions.ndim == 1 else actions.reshape(-1, *shape)
 
 
@@ -793,7 +798,7 @@ class _Switch:
         self.stay: list[dict[str, Any]] = []
         """Attributes of modules that stay in evaluation mode."""
         self.others: list[tuple[nn.Module, bool]] = []
-        """Modules with a ``train`` of their own, and whether they follow."""
+        """Modules that override ``train``, and whether they follow."""
         self._children: list[dict[str, nn.Module | None]] = []
         self._visit(root, True)
         self._children_then = [dict(children) for children in self._children]

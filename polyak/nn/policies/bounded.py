@@ -39,14 +39,14 @@ class BoundedGaussianActor(StochasticActor):
 
     @plain
     def get_distribution(self, obs: Obs) -> Gaussian:
-        """The Gaussians for observations [B, ...], whose samples may lie beyond the bounds."""
+        """Returns the Gaussians for observations [B, ...], whose samples may lie beyond the bounds."""
         mean = self.mu(self.extract_features(obs, self.features_extractor))
         log_std = self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).expand_as(mean)
         return Gaussian(mean, log_std.exp(), log_std)
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, A] in [-1, 1]; the mean if ``deterministic``."""
+        """Returns actions [B, A] in [-1, 1]; the mean if ``deterministic``."""
         if deterministic:
             return self.mu(self.extract_features(obs, self.features_extractor))
         return torch.clamp(self.get_distribution(obs).sample(), -1.0, 1.0)

@@ -88,9 +88,9 @@ class CategoricalPolicy(ActorPolicy):
         self.critic_target = lagging(self.make_critic(), self.critic).eval()
 
     def make_actor(self) -> CategoricalActor:
-        """A new actor, with its own features extractor."""
+        """Returns a new actor, with its own features extractor."""
         return self.new_network(CategoricalActor, self._actor_arch)
 
     def make_critic(self) -> DiscreteCritic:
-        """New critics, with their own features extractor."""
+        """Returns new critics, with their own features extractor."""
         return self.new_network(DiscreteCritic, self._critic_arch, n_critics=self.n_critics)

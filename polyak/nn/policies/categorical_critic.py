@@ -16,10 +16,10 @@ class CategoricalCritic(ContinuousCritic):
     """K critics that give a categorical distribution of the return each, on the same N atoms (arXiv:1707.06887).
 
     Args:
-        *args: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+        *args: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
         n_atoms: N.
         v_min, v_max: the first and the last atom.
-        **options: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+        **options: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
 
     Raises:
         PolicyError: fewer than two atoms, or no range.

@@ -65,7 +65,7 @@ class CloningPolicy(MemoryPolicy, ActorPolicy):
         return {} if self.recurrence is None else {self.actor: self.actor.features_extractor}
 
     def get_distribution(self, obs: Obs) -> Distribution:
-        """The distributions of actions in the network's units for observations [B, ...]."""
+        """Returns the distributions of actions in the network's units for observations [B, ...]."""
         distribution: Distribution = self.actor.get_distribution(obs)
         return distribution
 

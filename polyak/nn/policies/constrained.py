@@ -64,12 +64,12 @@ class ConstrainedQNetwork(QNetwork):
         self.imitator = self.layers(self.features_dim, n_actions, post_linear_modules=norms)
 
     def both(self, obs: Obs) -> Tensor:
-        """Values of all actions, and the logits of the imitator: [B, 2, A]"""
+        """Returns values of all actions, and the logits of the imitator: [B, 2, A]"""
         features = self.extract_features(obs, self.features_extractor)
         return torch.stack([self.q_net(features), self.imitator(features)], dim=1)
 
     def forward(self, obs: Obs, masks: Tensor | None = None) -> Tensor:
-        """Values [B, A] of actions that are likely among those that ``masks`` [B, A] allow."""
+        """Returns values [B, A] of actions that are likely among those that ``masks`` [B, A] allow."""
         values, logits = self.both(obs).unbind(1)
         return values.masked_fill(~likely(logits, self.threshold, masks), UNLIKELY)
 

@@ -114,7 +114,7 @@ class SquashedGaussianActor(StochasticActor):
             self.mu = nn.Sequential(self.mu, nn.Hardtanh(min_val=-self.clip_mean, max_val=self.clip_mean))
 
     def make_latent(self, inputs: int) -> nn.Sequential:
-        """The hidden layers."""
+        """Returns the hidden layers."""
         return self.layers(inputs, 0)
 
     def get_std(self) -> Tensor:
@@ -144,7 +144,8 @@ class SquashedGaussianActor(StochasticActor):
 
     @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
+        """Returns parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for
+        gSDE."""
         features = self.extract_features(obs, self.features_extractor)
         latent, layer = self.latent_pi(features), self.log_std
         if not isinstance(layer, nn.Module):
@@ -156,7 +157,7 @@ class SquashedGaussianActor(StochasticActor):
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:
-        """The action distribution for observations [B, ...]."""
+        """Returns the action distribution for observations [B, ...]."""
         mean, log_std, named = self.get_action_dist_params(obs)
         if isinstance(self.action_family, GaussianFamily):
             return self.action_family(mean, log_std)
@@ -164,7 +165,7 @@ class SquashedGaussianActor(StochasticActor):
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
+        """Returns actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
         if deterministic:
             return torch.tanh(self.mu(self.latent_pi(self.extract_features(obs, self.features_extractor))))
         return self.get_distribution(obs).sample()
@@ -191,7 +192,7 @@ class DeterministicActor(LayeredNetwork):
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Actions [B, A]; the algorithm adds exploration noise, so ``deterministic`` changes nothing."""
+        """Returns actions [B, A]; the algorithm adds exploration noise, so ``deterministic`` changes nothing."""
         return self.mu(self.extract_features(obs, self.features_extractor))
 
 
@@ -224,7 +225,7 @@ class ContinuousCritic(CriticEnsemble):
         return self.layers(inputs, self.n_outputs)
 
     def own_parameters(self) -> list[nn.Parameter]:
-        """The parameters that the critics' loss trains: all but those of a shared features extractor."""
+        """Returns the parameters that the critics' loss trains: all but those of a shared features extractor."""
         shared = "features_extractor." if self.share_features_extractor else None
         return [p for name, p in self.named_parameters() if shared is None or not name.startswith(shared)]
 
@@ -253,7 +254,7 @@ class ContinuousCritic(CriticEnsemble):
         return tuple(network(inputs) for network in self.q_networks)
 
     def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
-        """The first value only: [B, 1]."""
+        """Returns the first value only: [B, 1]."""
         return self.q_networks[0](self._inputs(obs, actions))
 
 
@@ -339,7 +340,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         critic: type[ContinuousCritic] = ContinuousCritic,
         **defaults: Any,
     ) -> set[str]:
-        """Names that ``policy_kwargs`` may hold: the policy's and those of its actor and critics."""
+        """Returns names that ``policy_kwargs`` may hold: the policy's and those of its actor and critics."""
         return super().keywords() | options_of(_actor_class(actor)) | (options_of(critic) - _GIVEN_TO_CRITICS)
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
@@ -349,12 +350,12 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         return {network: network.features_extractor for network in networks}
 
     def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
-        """A new actor, with its own features extractor unless one is given."""
+        """Returns a new actor, with its own features extractor unless one is given."""
         actor = self.new_network(self.actor_class, self._actor_arch, features_extractor, **self.actor_options)
         return self._named("actor_", actor, features_extractor)
 
     def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
-        """New critics, with their own features extractor unless one is given."""
+        """Returns new critics, with their own features extractor unless one is given."""
         options = {"n_critics": self.n_critics, "share_features_extractor": self.share_features_extractor}
         options |= self.critic_options
         critic = self.new_network(self.critic_class, self._critic_arch, features_extractor, **options)
@@ -378,7 +379,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
 
 
 def _of_many(network: nn.Module, features: Tensor, actions: Tensor) -> Tensor:
-    """A perceptron's values of features [B, F] beside each of M actions [B, M, A]: [B, M]
+    """Returns a perceptron's values of features [B, F] beside each of M actions [B, M, A]: [B, M]
 
     A linear first layer multiplies the features of each state once, not once for each action.
     """

@@ -17,12 +17,12 @@ class _Normalised(Network):
     """A network with batch renormalisation.
 
     Args:
-        *args: of the network.
+        *args: arguments of the network.
         batch_norm: False leaves the normalisation out.
         batch_norm_momentum: weight of a batch in the running statistics, in [0, 1].
         batch_norm_eps: added to variances.
         renorm_warmup_steps: batches of plain batch normalisation before renormalisation.
-        **kwargs: of the network.
+        **kwargs: keyword arguments of the network.
 
     Raises:
         PolicyError: an argument out of range.

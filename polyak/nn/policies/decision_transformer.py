@@ -81,17 +81,18 @@ class TrajectoryTransformer(Network):
         return self.embed_action.in_features
 
     def read_actions(self, actions: Tensor) -> Tensor:
-        """Actions [R, ...] in the policy's units as inputs of the network [R, W]; choices as one-hot vectors."""
+        """Returns actions [R, ...] in the policy's units as inputs of the network [R, W]; choices as one-hot
+        vectors."""
         read: Tensor = self._read_action(actions)
         return read.flatten(1)
 
     def extract(self, obs: Obs) -> Tensor:
-        """Observations [R, ...] -> [R, F]"""
+        """Maps observations [R, ...] to features [R, F]"""
         features: Tensor = self.extract_features(obs, self.features_extractor)
         return features
 
     def forward(self, features: Tensor, actions: Tensor, returns: Tensor, timesteps: Tensor) -> Tensor:
-        """The predicted actions in each state.
+        """Returns the predicted actions in each state.
 
         Args:
             features: [B, L, F] of the states.
@@ -166,7 +167,7 @@ class DecisionTransformerPolicy(Policy):
     # --- learning -----------------------------------------------------------------------------------------------------
 
     def forward(self, obs: Obs, actions: Tensor, returns: Tensor, timesteps: Tensor) -> Tensor:
-        """The predicted actions at each step of some sequences.
+        """Returns the predicted actions at each step of some sequences.
 
         Args:
             obs: [B, L, ...].
@@ -191,7 +192,7 @@ class DecisionTransformerPolicy(Policy):
     # --- acting -------------------------------------------------------------------------------------------------------
 
     def acting_memory(self, batch: int) -> State:
-        """Before the first of K steps: the target return only."""
+        """Returns the state before the first of K steps: the target return only."""
         net, k, device = self.transformer, self.context_length, self.device
         return {
             "features": torch.zeros(batch, k, net.features_dim, device=device),
@@ -202,7 +203,7 @@ class DecisionTransformerPolicy(Policy):
         }
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """The first action of an episode."""
+        """Returns the first action of an episode."""
         return self.decide(obs, self._noise(n_rows(obs), deterministic)).actions
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
@@ -230,8 +231,8 @@ class DecisionTransformerPolicy(Policy):
         return Decision(actions, state=now)
 
     def state_after(self, state: tuple[np.ndarray, ...], rewards: Any, discount: float) -> tuple[np.ndarray, ...]:
-        """The state that :meth:`predict` returned, updated by the rewards [B] of its actions, in the units in which
-        returns are learned: R_(t+1) = (R_t - r_t) / gamma"""
+        """Returns the state that :meth:`predict` returned, updated by the rewards [B] of its actions, in the units in
+        which returns are learned: R_(t+1) = (R_t - r_t) / gamma"""
         *others, wanted = state
         rest = (np.asarray(wanted, np.float64) - np.reshape(rewards, np.shape(wanted))) / discount
         return (*others, rest.astype(np.float32))
@@ -248,7 +249,7 @@ def _put(column: Tensor, at: Tensor, entries: Tensor) -> Tensor:
 
 
 def _counted_from_zero(space: spaces.Space) -> spaces.Space:
-    """The space in the policy's units: choices count from 0."""
+    """Returns the space in the policy's units: choices count from 0."""
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     return spaces.MultiDiscrete(space.nvec.flatten()) if isinstance(space, spaces.MultiDiscrete) else space

@@ -55,7 +55,7 @@ class DirectPolicy(LayeredPolicy):
 
     @classmethod
     def keywords(cls, net_arch: Sequence[int] | None = None, **defaults: Any) -> set[str]:
-        """Names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
+        """Returns names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
         return super().keywords() - ({"net_arch", "activation_fn"} if net_arch is not None else set())
 
     def _build_networks(self) -> None:
@@ -67,7 +67,7 @@ class DirectPolicy(LayeredPolicy):
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
-        """Observations [B, ...] -> actions [B, ...] in the network's units."""
+        """Maps observations [B, ...] to actions [B, ...] in the network's units."""
         outputs = self.action_net(self.extract_features(obs, self.features_extractor))
         return outputs.argmax(1) if self.chooses else outputs.reshape(-1, *(self.action_space.shape or ()))
 

@@ -49,21 +49,21 @@ class EvaluationPolicy(LayeredPolicy):
         return [] if self.chooses and self.features_extractor_class is NatureCNN else [256, 256]
 
     def make_critic(self) -> DiscreteCritic | ContinuousCritic:
-        """New critics, with their own features extractor."""
+        """Returns new critics, with their own features extractor."""
         if self.chooses:
             return self.new_network(DiscreteCritic, self.net_arch, n_critics=self.n_critics)
         options: dict[str, Any] = {"n_critics": self.n_critics, "share_features_extractor": False}
         return self.new_network(ContinuousCritic, self.net_arch, **options)
 
     def q_values(self, critic: Any, obs: Obs, actions: Tensor) -> Tensor:
-        """The critics' values of actions [B, A], or choices [B] or [B, 1]: [K, B]"""
+        """Returns the critics' values of actions [B, A], or choices [B] or [B, 1]: [K, B]"""
         if not self.chooses:
             return critic.q_values(obs, actions)
         values = critic.q_values(obs)
         return values.gather(2, actions.long().view(1, -1, 1).expand(len(values), -1, 1)).squeeze(2)
 
     def values(self, critic: Any, obs: Obs, choices: Tensor) -> Tensor:
-        """The critics' mean values of B states over these choices: [K, B]"""
+        """Returns the critics' mean values of B states over these choices: [K, B]"""
         if self.chooses:
             return (critic.q_values(obs) * choices).sum(2)
         return critic.q_values_of_many(obs, choices).mean(2)

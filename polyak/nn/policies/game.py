@@ -26,7 +26,7 @@ class BoardTower(BaseFeaturesExtractor):
 
     Args:
         observation_space: planes.
-        channels: of every convolution, a multiple of 8.
+        channels: number of channels of every convolution, a multiple of 8.
         blocks: residual blocks of two convolutions.
 
     Raises:
@@ -125,7 +125,7 @@ class GamePolicy(LayeredPolicy):
         self.value_net = nn.Linear(width, 1)
 
     def evaluate(self, obs: Obs) -> tuple[Tensor, Tensor]:
-        """Observations [B, ...] -> logits of all moves [B, A], legal or not, and values [B] in (-1, 1)."""
+        """Maps observations [B, ...] to logits of all moves [B, A], legal or not, and values [B] in (-1, 1)."""
         latent = self.trunk(self.extract_features(obs, self.features_extractor))
         return self.action_net(latent), self.value_net(latent).squeeze(1).tanh()
 

@@ -28,16 +28,16 @@ TARGET, ELAPSED = "target", "elapsed"
 class HierarchicalPolicy(Policy):
     """A higher level that chooses a goal every c steps, and a lower level that chooses actions by observation and goal.
 
-    A goal is a change of the position phi(s), some entries of the observation. From step to step it becomes what is
-    left of it, ``h(s, g, s') = phi(s) + g - phi(s')``. The target ``phi(s) + g`` and the number of steps since the goal
-    was chosen are the policy's recurrent state.
+    A goal is a change of the position phi(s), some entries of the observation. At each step it becomes the remaining
+    change, ``h(s, g, s') = phi(s) + g - phi(s')``. The target ``phi(s) + g`` and the number of steps since the goal was
+    chosen are the policy's recurrent state.
 
     Args:
-        observation_space: what both levels read: a Box of one dimension, or a Dict with ``"achieved_goal"``, which is
-            the position then.
+        observation_space: the observations of both levels: a Box of one dimension, or a Dict with ``"achieved_goal"``,
+            which is the position then.
         action_space: a Box of finite bounds.
         goal_steps: c.
-        goal_range: the largest change of each entry that a goal asks for, a number or one for each, in the units of the
+        goal_range: bound on the change of each entry in a goal, a number or one for each, in the units of the
             observations that the policy reads.
         goal_entries: positions in the vector of those entries of the observation that goals are about; ``None``: all.
         goal_noise: standard deviation of the noise in goals, in shares of ``goal_range``, where actions are not
@@ -123,7 +123,7 @@ class HierarchicalPolicy(Policy):
         return {"goals": drawn * self.goal_noise}
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in [-1, 1] at the first step of an episode."""
+        """Returns actions [B, ...] in [-1, 1] at the first step of an episode."""
         return self.decide(obs, None if deterministic else self.draw_noise(n_rows(obs))).actions
 
     def decide(

@@ -22,7 +22,7 @@ class Pair(nn.Module):
 
     Args:
         actor: observations [B, ...] -> actions [B, A].
-        critic: of one action-value function.
+        critic: a critic with one action-value function.
     """
 
     def __init__(self, actor: DeterministicActor, critic: ContinuousCritic) -> None:
@@ -95,24 +95,24 @@ class PairedPolicy(LayeredPolicy):
         self.pairs_target = lagging(self.make_pairs(), self.pairs).eval()
 
     def make_pairs(self) -> Pairs:
-        """New pairs."""
+        """Returns new pairs."""
         return Pairs([Pair(self.make_actor(), self.make_critic()) for _ in range(self.n_pairs)])
 
     def make_actor(self) -> DeterministicActor:
-        """A new actor, with its own features extractor."""
+        """Returns a new actor, with its own features extractor."""
         return self.new_network(DeterministicActor, self._actor_arch)
 
     def make_critic(self) -> ContinuousCritic:
-        """A new critic, with its own features extractor."""
+        """Returns a new critic, with its own features extractor."""
         return self.new_network(ContinuousCritic, self._critic_arch, n_critics=1, share_features_extractor=False)
 
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Actions [B, ...] in [-1, 1]."""
+        """Returns actions [B, ...] in [-1, 1]."""
         return self.act(obs, deterministic)
 
     @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Actions [B, ...] in [-1, 1]; the algorithm adds noise, so ``deterministic`` changes nothing."""
+        """Returns actions [B, ...] in [-1, 1]; the algorithm adds noise, so ``deterministic`` changes nothing."""
         proposals = [pair.actor(obs) for pair in self.pairs]
         q = [pair.critic.q1_forward(obs, actions) for pair, actions in zip(self.pairs, proposals, strict=True)]
         best = torch.stack(q, 1).argmax(1, keepdim=True)  # [B, 1, 1]

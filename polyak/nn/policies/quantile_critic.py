@@ -51,9 +51,9 @@ class QuantileCritic(ContinuousCritic):
         return self(obs, actions).transpose(0, 1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
-        """The mean of each critic's quantiles: [K, B]."""
+        """Returns the mean of each critic's quantiles: [K, B]."""
         return self.quantiles(obs, actions).mean(2)
 
     def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
-        """The mean of the first critic's quantiles only: [B, 1]."""
+        """Returns the mean of the first critic's quantiles only: [B, 1]."""
         return super().q1_forward(obs, actions).mean(1, keepdim=True)

@@ -32,7 +32,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         memory: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
-        memory_layers: how many of them, one above the other.
+        memory_layers: number of stacked recurrent layers.
         memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         critic_memory: the value function has recurrent layers of its ``"own"``; it reads the actor's (``"shared"``),
             which its losses do not train; or it has ``"none"``, and a linear layer instead.
@@ -129,14 +129,14 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         return latent, latent.detach() if shared else self._critic_latent(vf_features, memory, starts)
 
     def _or_fresh(self, obs: Obs, memory: State) -> State:
-        """``memory``, or the initial one if none is given."""
+        """Returns ``memory``, or the initial one if none is given."""
         return memory or self.initial_memory(len(next(iter(obs.values())) if isinstance(obs, dict) else obs))
 
     # --- distribution and value ---------------------------------------------------------------------------------------
 
     @plain
     def get_distribution(self, obs: Obs, starts: Tensor | None = None, **memory: Tensor) -> Distribution:
-        """The action distribution for rows [B, ...]: see the class."""
+        """Returns the action distribution for rows [B, ...]: see the class."""
         features = self.extract_features(obs, self.pi_features_extractor)
         latent = self._actor_latent(features, self._or_fresh(obs, memory), starts)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent))
@@ -170,7 +170,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     # --- acting -------------------------------------------------------------------------------------------------------
 
     def forward(self, obs: Obs, deterministic: bool = False, **memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
+        """Returns actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
         distribution = self.get_distribution(obs, **memory)
         actions = distribution.get_actions(deterministic)
         return self._shaped(actions), self.predict_values(obs, **memory), distribution.log_prob(actions)

@@ -36,7 +36,7 @@ class SimBaPolicy(ContinuousPolicy):
 
     Args:
         *args: see :class:`~polyak.nn.policies.continuous.ContinuousPolicy`.
-        **kwargs: as ``args``. ``net_arch`` names the width of each residual block.
+        **kwargs: see ``args``. ``net_arch`` names the width of each residual block.
     """
 
     norm: RunningNorm | None
@@ -46,7 +46,7 @@ class SimBaPolicy(ContinuousPolicy):
         super()._build_networks()
 
     def make_features_extractor(self) -> Any:
-        """A new features extractor, followed by the one normalisation, unless it reads images or learns."""
+        """Returns a new features extractor, followed by the one normalisation, unless it reads images or learns."""
         extractor: Any = super().make_features_extractor()
         parts = self.observation_space.spaces.values() if isinstance(self.observation_space, spaces.Dict) else ()
         images = any(map(is_image_space, (self.observation_space, *parts)))

@@ -258,7 +258,7 @@ class GreedyPolicy(MemoryPolicy):
 
     @classmethod
     def keywords(cls, network: NetworkClass = QNetwork, **defaults: Any) -> set[str]:
-        """Names that ``policy_kwargs`` may hold: the policy's and those of its networks."""
+        """Returns names that ``policy_kwargs`` may hold: the policy's and those of its networks."""
         return super().keywords() | options_of(network)
 
     def default_arch(self) -> list[int]:
@@ -275,7 +275,7 @@ class GreedyPolicy(MemoryPolicy):
         self.q_net = self.make_q_net()
 
     def make_q_net(self) -> QNetwork:
-        """A new action-value network."""
+        """Returns a new action-value network."""
         return self.new_network(self.network_class, self.net_arch, **self.network_options)
 
     def drawing(self, on: bool = True) -> AbstractContextManager[None]:

@@ -32,7 +32,7 @@ class ValuedPolicy(ContinuousPolicy):
         self.value = self.make_value()
 
     def make_value(self) -> StateCritic:
-        """A new critic of states, with its own features extractor."""
+        """Returns a new critic of states, with its own features extractor."""
         return self.new_network(StateCritic, self._critic_arch)
 
 

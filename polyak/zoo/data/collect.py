@@ -80,7 +80,7 @@ def collect(options: CollectOptions) -> Path:
 
 
 def _load(options: CollectOptions) -> Any:
-    """The model that acts."""
+    """Return the model that acts."""
     from polyak.checkpoint.saved import read
 
     path = options.model

@@ -43,7 +43,7 @@ def dataset_for(path: str, algorithm: type[Any], name: str, trust: bool = False)
 
 
 def environment_of(options: Any, dataset: Dataset | None) -> Environment:
-    """The environment that the user names, or that a dataset names, which may be any that is registered.
+    """Return the environment that the user names, or that a dataset names, which may be any that is registered.
 
     `options` are those of `train` or `tune`. Raises ZooError if there is no such environment, or it may not be named.
     """
@@ -65,7 +65,7 @@ def check_without_envs(settings: Settings) -> None:
 
 
 def fitted(dataset: Dataset, spec: EnvSpec) -> Dataset:
-    """The dataset with the spaces of the environment that gymnasium makes of `spec`."""
+    """Return the dataset with the spaces of the environment that gymnasium makes of `spec`."""
     from polyak.envs import make_env
 
     env = make_env(spec)

@@ -1,4 +1,4 @@
-"""``polyak data show``: the contents of a dataset, as a table and, if wanted, as an image."""
+"""``polyak data show``: the contents of a dataset, as a table and, optionally, as an image."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ShowOptions(CommandOptions):
 
 
 def show(options: ShowOptions) -> Dataset:
-    """Print the table, draw the image if one is wanted, and return the dataset.
+    """Print the table, draw the image if requested, and return the dataset.
 
     Raises ZooError, naming the row, if it cannot be read.
     """
@@ -102,7 +102,7 @@ def _of(space: spaces.Space) -> str:
 
 
 def _coverage(dataset: Dataset) -> Iterator[tuple[str, str]]:
-    """The covered share of the action space, for each dimension."""
+    """Yield the covered share of the action space, for each dimension."""
     space = dataset.action_space
     actions = dataset.actions.reshape(len(dataset), -1)
     width = actions.shape[1]

@@ -221,8 +221,8 @@ def write_sb3(model: Any, path: Path, statistics: Path) -> None:
 
     Args:
         model: loaded without an environment.
-        path: of the model's zip.
-        statistics: of the ``VecNormalize`` file.
+        path: path of the model's zip.
+        statistics: path of the ``VecNormalize`` file.
 
     Raises:
         ValueError: Stable-Baselines3 has no equal of the model; AttributeError if not of its algorithm.

@@ -107,9 +107,9 @@ def draw_curves(
 
     Args:
         panels: titles, and the curves beneath each.
-        x_label: of the axis of all panels.
+        x_label: label of the x axis of all panels.
         y_label: likewise.
-        look: how it looks.
+        look: the look of the figure.
         x_unit: one unit of the axis in units of the curves' ``x``, such as 3600 for hours.
         each_run: draw each run as a thin line of the curve's colour, in place of its band.
     """

@@ -51,7 +51,7 @@ def grid(
 
 
 def grid_of(env: Any) -> tuple[tuple[int, int], Sequence[tuple[int, int]]]:
-    """Rows and columns of an environment that is a grid, and how its actions move.
+    """Return rows and columns of an environment that is a grid, and how its actions move.
 
     Raises:
         ValueError: it is no grid.

@@ -111,7 +111,7 @@ def body(data: Json) -> str:
 
 
 def json_in_html(data: Any) -> str:
-    """Write `data` as JSON that can stand in a ``<script>``: none of its characters means anything to HTML."""
+    """Write `data` as JSON that can be embedded in a ``<script>``: none of its characters means anything to HTML."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

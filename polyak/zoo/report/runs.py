@@ -127,7 +127,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def stamps(folder: Path) -> tuple[Any, ...]:
-    """Return how a run stands, and name, time of change and size of each of its files."""
+    """Return the state of a run, and name, time of change and size of each of its files."""
     found = []
     for path in sorted({*folder.glob("*"), *folder.glob("*/*")}):
         with suppress(OSError):  # gone, or without permission: reading it will report that

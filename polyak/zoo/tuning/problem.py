@@ -196,7 +196,7 @@ class Problem:
             self.score(model, held_out.select([0]), 0)
 
     def score(self, model: Any, held_out: Dataset, n_updates: int) -> float:
-        """The score of an agent on episodes that it has not learned from; `n_updates` are those of `FQE`."""
+        """Return the score of an agent on episodes that it has not learned from; `n_updates` are those of `FQE`."""
         policy = self.base.policy if isinstance(self.base.policy, str) else "MlpPolicy"
         return score_of(model, held_out, self.metric, self.base.gamma, n_updates, policy)
 
@@ -262,7 +262,7 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
 
 
 def _space_of(algorithm: type[Any]) -> Search:
-    """The search space of an algorithm's card, or of the one that it derives from."""
+    """Return the search space of an algorithm's card, or of the one that it derives from."""
     card: Card | None = getattr(algorithm, "card", None)
     if card is None or not card.search:
         raise ZooError(f"There is no space for {algorithm.__name__} to search. Give one: --space file.py:FUNCTION.")

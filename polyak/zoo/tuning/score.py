@@ -18,10 +18,10 @@ _COMES_TO: Mapping[str, Callable[[np.ndarray], Any]] = {
 
 
 def score(returns: Sequence[np.ndarray], objective: str) -> float:
-    """The number that a study maximises.
+    """Return the number that a study maximises.
 
     Args:
-        returns: for each seed, [n] returns of the episodes of one evaluation.
+        returns: for each seed, the returns [n] of the episodes of one evaluation.
         objective: ``"median"``, ``"mean"`` or ``"iqm"`` of the seeds' mean returns. Of one seed all are its mean, and
             the interquartile mean leaves nothing out before there are four.
     """

@@ -258,7 +258,7 @@ def reclaim(study: Study, task: str = "") -> int:
 
 
 def retry(study: Study, trial: FrozenTrial, why: str = "") -> bool:
-    """Fail a running trial, and let its settings wait to be tried again; False if another process did so before.
+    """Fail a running trial, and queue its settings for a retry; False if another process did so before.
 
     If there is a reason `why` to blame its settings, it is tried again `MOST_RETRIES` times, and then counts as failed.
     """

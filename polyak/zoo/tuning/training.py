@@ -76,7 +76,7 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
 
 
 def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[TrialRun]:
-    """An agent for each seed, or for each fold of a dataset."""
+    """Return an agent for each seed, or for each fold of a dataset."""
     options = problem.options
     place = Path(options.optimization_log_path) / f"trial_{trial.number}" if options.optimization_log_path else None
     if problem.dataset is not None:
@@ -87,7 +87,8 @@ def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[TrialRun
 
 
 def _folds(problem: Problem, dataset: Dataset, settings: Settings, place: Path | None) -> list[TrialRun]:
-    """An agent for each fold: all learn with the study's seed, and the same episodes are held out in every trial."""
+    """Return an agent for each fold: all learn with the study's seed, and the same episodes are held out in every
+    trial."""
     return [
         Fold(problem, settings, problem.seed, place and place / f"fold_{number}", learned, held_out)
         for number, (learned, held_out) in enumerate(dataset.folds(problem.options.folds, problem.seed))
@@ -118,7 +119,7 @@ class TrialRun:
             self.learn(model, normalized_like(eval_env, model.get_env()), turn)
 
     def model_in(self, env: VecEnv | Dataset) -> Any:
-        """The untrained agent."""
+        """Return the untrained agent."""
         problem = self.problem
         how: dict[str, Any] = {"seed": self.seed, "device": problem.options.device, "verbose": 0}
         return new_model(problem.algorithm, self.settings, env, **how)
@@ -163,7 +164,7 @@ class Fold(TrialRun):
         self.learn(self.model_in(self.learned), self.held_out, turn)
 
     def evaluate(self, model: Any, env: Any, number: int) -> EvaluationResult:
-        """The score on the held-out episodes, as if it were the return of one."""
+        """Return the score on the held-out episodes, as if it were the return of one."""
         with undisturbed(model):
             score = self.problem.score(model, env, self.problem.task.n_timesteps)
         return EvaluationResult(np.array([score]), np.array([len(env)]))

@@ -141,7 +141,7 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
 
 
 def _work(options: TuneOptions, total: int, number: int) -> None:
-    """The main function of a process of a study."""
+    """Run trials: the main function of a process of a study."""
     from polyak.learning.engine.threads import chosen_threads
 
     Thread(target=_end_with_the_parent, daemon=True).start()
@@ -241,7 +241,7 @@ def _in_a_task(options: TuneOptions, total: int, folder: str, number: int, name:
 
 
 def _seen_from_anywhere(storage: str) -> str:
-    """The path of a journal, or the URL of a database, from whatever folder."""
+    """Return the path of a journal, or the URL of a database, valid in any folder."""
     scheme, found, path = storage.partition(":///")
     if not found:
         return storage if "://" in storage else os.path.abspath(storage)

@@ -1,4 +1,4 @@
-"""What configs share whose policy has a stochastic actor and a value function."""
+"""The base of configs with a stochastic actor and a value function."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from polyak.hyperparameters.declaration import require
 
 @dataclass(init=False, repr=False, eq=False)
 class ActorCriticConfig(AlgorithmConfig):
-    """From rollouts of ``get_rollout_fragment_length()`` steps and PPO's module to a policy."""
+    """Learns from rollouts of ``get_rollout_fragment_length()`` steps with PPO's module."""
 
     def get_rollout_fragment_length(self) -> int:
-        """Steps of each environment in a rollout: where a length is given, as many times that as make the batch."""
+        """Returns the steps of each environment in a rollout: a multiple of a given length that makes the batch."""
         steps = -(-self.total_train_batch_size // (self.num_envs_per_env_runner * max(1, self.num_env_runners)))
         if self.rollout_fragment_length == "auto":
             return steps
@@ -35,7 +35,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return self.collects and self.batch_mode == "complete_episodes"
 
     def _rollout(self) -> tuple[int, int]:
-        """Steps of each environment in a rollout, and its rows; at least so many of whole episodes."""
+        """Returns the steps of each environment in a rollout, and its rows; for whole episodes the least numbers."""
         if self._is_whole:
             return self.total_train_batch_size, self.total_train_batch_size
         steps = self.get_rollout_fragment_length()
@@ -79,7 +79,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return [*super()._own_losses(), *self._own_state(networks), *lstm]
 
     def _own_state(self, networks: Networks) -> list[str]:
-        """The methods by which a program's module has a recurrent state of its own."""
+        """Returns the methods by which a program's module has a recurrent state of its own."""
         base = DefaultPPOTorchRLModule if networks.is_default else TorchRLModule
         return changed(networks.module_class, base, ["get_initial_state", "is_stateful"])
 
@@ -88,7 +88,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return Networks(self, DefaultPPOTorchRLModule, builds, not_called.OF["ppo_catalog"])
 
     def _comes_apart(self, networks: Networks) -> bool:
-        """Whether a program has a say in nothing but the encoder and heads of the default module."""
+        """Whether a program replaces at most the encoder and heads of the default module."""
         if not networks.is_default or changed(networks.module_class, DefaultPPOTorchRLModule, _OF_THE_MODULE):
             return False
         return is_ours(networks.catalog_class, PPOCatalog) and not changed(

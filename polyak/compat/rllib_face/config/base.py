@@ -1,11 +1,11 @@
-"""The builder: a config whose methods set what belongs together, and that builds an algorithm.
+"""The builder: a config whose methods set related settings, and that builds an algorithm.
 
 ::
 
     config = PPOConfig().environment("CartPole-v1").training(lr=3e-4)
     algo = config.build_algo()
 
-A name that no setting has is an error that says which was probably meant, as is a value that cannot be.
+An unknown name raises an error with the most similar one, and an invalid value raises an error, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HORIZON = 1_000_000
 
 
 class Plain(NamedTuple):
-    """What one would write without the builder: ``algorithm(policy, env, **kwargs)``."""
+    """The equivalent call without the builder: ``algorithm(policy, env, **kwargs)``."""
 
     algorithm: type[Any]
     policy: Any
@@ -63,7 +63,7 @@ class Setters:
     """A method of the builder: its keywords are the settings of one group.
 
     Args:
-        group: its name.
+        group: name of the method.
         first: the setting that may be given without its name.
         keyword: another name for that one.
     """
@@ -94,7 +94,7 @@ class Setters:
 
 @cache
 def _documentation(cls: Any, group: str) -> str:
-    """Of a method: each setting with its type, default and sentence."""
+    """Returns the documentation of a method: each setting with its type, default and sentence."""
     if group not in _METHODS:
         return "Takes settings that nothing here reads, at their defaults alone."
     about = next(part.__doc__ for part in GROUPS if vars(part)["group"] == group)
@@ -110,12 +110,12 @@ def _documentation(cls: Any, group: str) -> str:
 class AlgorithmConfig(AllSettings):
     """All settings of an algorithm, with its own defaults.
 
-    They are attributes, and are set by the methods below, of which ``help`` lists the settings. A subclass is a config
-    of one algorithm: it adds settings of ``training()`` and says in :meth:`plain` what they are in polyak's words.
+    They are attributes, set by the methods below, whose ``help`` lists the settings. A subclass is the config of one
+    algorithm: it adds settings of ``training()`` and translates them in :meth:`plain` to polyak's arguments.
     """
 
     name: ClassVar[str] = ""
-    """Of the algorithm, as :func:`~polyak.compat.rllib_face.get_trainable_cls` knows it."""
+    """The name of the algorithm, for :func:`~polyak.compat.rllib_face.get_trainable_cls`."""
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults that are the class' own, of settings that are declared above it."""
     own_model_options: ClassVar[Mapping[str, Any]] = {}
@@ -125,12 +125,12 @@ class AlgorithmConfig(AllSettings):
     collects: ClassVar[bool] = True
     """Whether experience is collected, and not recorded before."""
     built: ClassVar[str] = "polyak.compat.rllib_face.algorithm:Algorithm"
-    """The class of what it builds."""
+    """The class of the algorithm that it builds."""
     pieces_see: ClassVar[Literal["rollouts", "batches"] | None] = None
-    """What pieces of the learner are shown: the episodes of a rollout, or replayed steps; ``None``: there are none, and
-    no modules that only the learner has."""
+    """The data for pieces of the learner: the episodes of a rollout, or replayed steps; ``None``: neither pieces nor
+    learner-only modules are supported."""
     per_module: ClassVar[tuple[str, ...]] = ("gamma", "lr", "grad_clip", "learner_config_dict")
-    """What ``algorithm_config_overrides_per_module`` may override: what losses and optimizers read."""
+    """The settings that ``algorithm_config_overrides_per_module`` may override: those of losses and optimizers."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 
@@ -166,11 +166,11 @@ class AlgorithmConfig(AllSettings):
 
     @classmethod
     def _settings_of(cls, group: str) -> list[str]:
-        """Names of the settings of one method, in the order in which they are declared."""
+        """Returns names of the settings of one method, in the order in which they are declared."""
         return [one.name for one in fields(cls) if _group_of(cls, one.name) == group]
 
     def _put(self, group: str | None, settings: Mapping[str, Any]) -> Self:
-        """Set some; none, if one of them cannot be."""
+        """Set some settings; none, if one of them is invalid."""
         settings = unread.meant(settings, _hints(type(self)), self.name)
         values = {name: self._checked(name, value, group) for name, value in settings.items()}
         for name, value in values.items():
@@ -185,11 +185,11 @@ class AlgorithmConfig(AllSettings):
         self._of_modules.clear()
 
     def _checked(self, name: str, value: Any, group: str | None = None) -> Any:
-        """A setting's value, if there is such a setting and it may be that.
+        """Returns a setting's value, after checking name and value.
 
         Raises:
-            TypeError: there is none.
-            HyperparameterError: it may not.
+            TypeError: there is no such setting.
+            HyperparameterError: the value is invalid.
         """
         hints = _hints(type(self))
         place = f"{group}()" if group else type(self).__name__
@@ -222,7 +222,8 @@ class AlgorithmConfig(AllSettings):
         return fitted(name, value, hints[name])
 
     def _checked_overrides(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings of modules by their names, if each may be that and is one that losses and optimizers read."""
+        """Returns settings of modules by their names, if each may be that and is one that losses and optimizers
+        read."""
         for module_id, settings in given.items():
             place = f"algorithm_config_overrides_per_module[{module_id!r}]"
             require(isinstance(settings, Mapping), place, settings, "give AlgorithmConfig.overrides(...).")
@@ -256,31 +257,31 @@ class AlgorithmConfig(AllSettings):
         return getattr(self, name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The setting of that name, or ``default`` if there is none."""
+        """Returns the setting of that name, or ``default`` if there is none."""
         return getattr(self, name) if name in _hints(type(self)) else default
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings."""
+        """Returns all settings."""
         own = [name for name in self.__dict__ if name not in (*_hints(type(self)), *_INTERNAL)]
         return {name: copy.copy(getattr(self, name)) for name in (*(one.name for one in fields(self)), *own)}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """A config with these settings, and the defaults of all others.
+        """Returns a config with these settings, and the defaults of all others.
 
         Raises:
-            TypeError: there is no such setting; the message names what took its place, or what was probably meant.
+            TypeError: there is no such setting; the message names its replacement, or the most similar name.
         """
         return cls().update_from_dict(settings)
 
     def update_from_dict(self, settings: Mapping[str, Any]) -> Self:
-        """Set some by their names, wherever they belong: also all that RLlib's ``to_dict()`` has. What asks for nothing
-        is left out."""
+        """Set settings by name, in any group; also everything in RLlib's ``to_dict()``. Entries at RLlib's defaults
+        that nothing here reads are left out."""
         return self._put(None, settings)
 
     @classmethod
     def overrides(cls, **settings: Any) -> dict[str, Any]:
-        """Settings for ``evaluation_config``, checked.
+        """Returns settings for ``evaluation_config``, checked.
 
         Raises:
             TypeError: there is no such setting.
@@ -289,12 +290,12 @@ class AlgorithmConfig(AllSettings):
         return {name: own._checked(name, value) for name, value in settings.items()}
 
     def copy(self, copy_frozen: bool | None = None) -> Self:
-        """Another config with the same settings.
+        """Returns another config with the same settings.
 
         Args:
             copy_frozen: whether it is frozen; ``None``: as this one.
         """
-        other = object.__new__(type(self))  # a class of one's own may be made in another way
+        other = object.__new__(type(self))  # a user's class may have another constructor
         other.__dict__.update(self.__dict__ | self.to_dict())
         other.__dict__.update(_given=set(self._given), _of_modules={}, _whole=other)
         other.__dict__["_frozen"] = self._frozen if copy_frozen is None else bool(copy_frozen)
@@ -315,12 +316,13 @@ class AlgorithmConfig(AllSettings):
         return f"{type(self).__name__}({changed})"
 
     def changed(self) -> dict[str, Any]:
-        """The settings that were set, for a file: JSON values. What cannot be pickled has ``{"$left_out": words}``."""
+        """Returns the settings that were set, as JSON values for a file. A value that cannot be pickled becomes
+        ``{"$left_out": words}``."""
         values = {}
         for name in sorted(self._given):
             value = getattr(self, name)
             if name == "model_config" and isinstance(value, DefaultModelConfig):
-                value = asdict(value)  # all of them, since it is not an algorithm's defaults that it leaves as they are
+                value = asdict(value)  # all fields: those at its defaults may differ from an algorithm's defaults
             if name == "rl_module_spec" and hasattr(value, "module_class"):
                 value = {key: asdict(v) if isinstance(v, DefaultModelConfig) else v for key, v in vars(value).items()}
             try:
@@ -330,7 +332,8 @@ class AlgorithmConfig(AllSettings):
                 values[name] = {"$left_out": f"{value!r:.200}"}
         return values
 
-    # -- what they amount to -------------------------------------------------------------------------------------------
+    # -- derived values
+    # ----------------------------------------------------------------------------------------------------
 
     @property
     def total_train_batch_size(self) -> int:
@@ -345,15 +348,15 @@ class AlgorithmConfig(AllSettings):
         return "train_batch_size" in self._given and "train_batch_size_per_learner" not in self._given
 
     def get_rollout_fragment_length(self) -> int:
-        """Steps of each environment between two looks of the learner."""
+        """Returns the steps of each environment between two updates of the learner."""
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
         environments = self.num_envs_per_env_runner * max(1, self.num_env_runners)
         return -(-self.total_train_batch_size // environments)
 
     def schedule(self, name: str) -> Any:
-        """A setting that may be points [[environment step, value], ...], as polyak has it: a number, or a function of
-        the remaining progress of :data:`HORIZON` steps.
+        """Returns a setting that may be points [[environment step, value], ...], as polyak has it: a number, or a
+        function of the remaining progress of :data:`HORIZON` steps.
 
         Raises:
             HyperparameterError: they are no such points.
@@ -372,27 +375,29 @@ class AlgorithmConfig(AllSettings):
         return PiecewiseSchedule(tuple((step / HORIZON, float(y)) for step, y in points))
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments. Here those of an
-        algorithm of a program's own, which has a learner and a training step.
+        """Translates the settings to polyak's algorithm, policy and keyword arguments. This method translates those of
+        a program's own algorithm, with its own learner and training step.
 
         Args:
             image_channels_last: whether the environment has images with the channels last.
 
         Raises:
-            HyperparameterError: a setting that cannot be, or that cannot be together with another.
+            HyperparameterError: an invalid setting, or two that contradict each other.
         """
         return resolve_name("polyak.compat.rllib_face.config.own:plain_of")(self, image_channels_last)
 
-    # -- what a subclass may say otherwise -----------------------------------------------------------------------------
+    # -- overridable
+    # -------------------------------------------------------------------------------------------------------
 
     def get_default_rl_module_spec(self) -> Any:
-        """The module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
-        :class:`~polyak.compat.rllib_face.RLModuleSpec`, or a :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of
-        it alone."""
+        """Returns the module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
+        :class:`~polyak.compat.rllib_face.RLModuleSpec`, or a :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of it
+        alone."""
         raise NotImplementedError(f"{type(self).__name__} does not say which module it trains.")
 
     def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool | None = None) -> Any:
-        """What was given, over :meth:`get_default_rl_module_spec`. Spaces are filled in by what is built."""
+        """Returns the given spec merged over :meth:`get_default_rl_module_spec`. Its spaces are filled in when it is
+        built."""
         multi = resolve_name("polyak.compat.rllib_face.models.multi")
         default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
@@ -409,8 +414,8 @@ class AlgorithmConfig(AllSettings):
     def get_multi_rl_module_spec(
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
     ) -> Any:
-        """:meth:`get_rl_module_spec` under the name of the only agent, and, unless they are to act, the modules that
-        only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
+        """Returns :meth:`get_rl_module_spec` under the name of the only agent, and, unless it is for acting, the
+        modules that only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
         for name, value in kwargs.items():
             require(value is None, name, value, "algorithms here train one agent. Leave it out.")
         multi = resolve_name("polyak.compat.rllib_face.models.multi")
@@ -434,12 +439,12 @@ class AlgorithmConfig(AllSettings):
     def build_learner_group(
         self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
     ) -> Any:
-        """The learner of the algorithm that is being built; or a :class:`~polyak.compat.rllib_face.LearnerGroup` by
-        itself. A subclass may return one of a class of its own.
+        """Builds the learner group of an algorithm, or a :class:`~polyak.compat.rllib_face.LearnerGroup` by itself. A
+        subclass may return another class.
 
         Args:
-            env: whose spaces its module has.
-            spaces: ``{"default_policy": (observation space, action space)}``, instead.
+            env: the environment whose spaces its module gets.
+            spaces: ``{"default_policy": (observation space, action space)}``, in place of ``env``.
             rl_module_spec: the module; ``None``: the config's.
             placement_group: RLlib's, which must be ``None``.
         """
@@ -450,10 +455,10 @@ class AlgorithmConfig(AllSettings):
         return kind(config=self, module_spec=spec, placement_group=placement_group)
 
     reports: ClassVar[type[Any] | None] = None
-    """Stands before the learner of what is built, and reports more of it."""
+    """A mixin for the learner, which reports more metrics."""
 
     def watched(self, plain: Plain) -> Plain:
-        """What is built of what :meth:`plain` returned."""
+        """Returns the result of :meth:`plain` with :attr:`reports` applied."""
         if self.reports is None or issubclass(plain.algorithm.learner_class, self.reports):
             return plain
         return plain._replace(algorithm=with_learner(plain.algorithm, self.reports))
@@ -462,25 +467,24 @@ class AlgorithmConfig(AllSettings):
     """Whether the learner is to be given episodes by a program, and not by a training step here."""
 
     def get_default_learner_class(self) -> Any:
-        """The learner that is taken where ``training(learner_class=...)`` names none."""
+        """Returns the learner that is taken where ``training(learner_class=...)`` names none."""
         raise NotImplementedError(f"{type(self).__name__} does not say which learner it takes.")
 
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> Any:
-        """The pieces that ``env_to_module_connector`` stands for, new ones, as an
-        :class:`~polyak.compat.rllib_face.EnvToModulePipeline` with their spaces.
+        """Makes new pieces of ``env_to_module_connector``, in an :class:`~polyak.compat.rllib_face.EnvToModulePipeline`
+        with their spaces.
 
         Args:
-            env: with ``single_observation_space`` and ``single_action_space``; ``None``: as ``spaces`` say.
-            spaces: ``{"__env_single__": (observation space, action space)}``; ``None``: as the config says.
-            device: handed to the function; the processor, if ``None``.
+            env: an object with ``single_observation_space`` and ``single_action_space``; ``None``: those of ``spaces``.
+            spaces: ``{"__env_single__": (observation space, action space)}``; ``None``: those of the config.
+            device: an argument of the function; the CPU, if ``None``.
         """
         pieces = pieces_of("env_to_module_connector", self.env_to_module_connector, env, spaces, device or "cpu")
         return EnvToModulePipeline(*self._spaces_of(env, spaces), connectors=pieces)
 
     def build_module_to_env_connector(self, env: Any = None, spaces: Any = None) -> Any:
-        """The pieces that ``module_to_env_connector`` stands for, new ones, as a
-        :class:`~polyak.compat.rllib_face.ModuleToEnvPipeline` with their spaces; see
-        :meth:`build_env_to_module_connector`."""
+        """Makes new pieces of ``module_to_env_connector``, in a :class:`~polyak.compat.rllib_face.ModuleToEnvPipeline`
+        with their spaces; see :meth:`build_env_to_module_connector`."""
         pieces = pieces_of("module_to_env_connector", self.module_to_env_connector, env, spaces)
         fix = "filters stand in env_to_module_connector."
         require(not any(isinstance(one, MeanStdFilter) for one in pieces), "module_to_env_connector", pieces, fix)
@@ -498,14 +502,14 @@ class AlgorithmConfig(AllSettings):
         return observations, self.action_space if actions is None else actions
 
     def build_learner_connector(self, input_observation_space: Any, input_action_space: Any, device: Any = None) -> Any:
-        """The pieces that ``learner_connector`` stands for, new ones, and RLlib's default ones behind them, as a
+        """Makes new pieces of ``learner_connector``, followed by RLlib's default ones, in a
         :class:`~polyak.compat.rllib_face.LearnerConnectorPipeline` with their spaces."""
         spaces = input_observation_space, input_action_space
         pieces = pieces_of("learner_connector", self.learner_connector, *spaces)
         return LearnerConnectorPipeline(*spaces, connectors=[*pieces, *default_pieces(device or "cpu")])
 
     def get_config_for_module(self, module_id: str) -> Self:
-        """The settings of a module: these, and over them those of ``algorithm_config_overrides_per_module``."""
+        """Returns the settings of a module: these, and over them those of ``algorithm_config_overrides_per_module``."""
         whole: Self = self._whole
         if module_id not in whole.algorithm_config_overrides_per_module:
             return whole
@@ -537,8 +541,8 @@ class AlgorithmConfig(AllSettings):
         }
 
     def _algorithm(self, algorithm: type[Any]) -> type[Any]:
-        """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`, and an actor whose
-        actions pass the pieces of ``module_to_env_connector``."""
+        """Returns the class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`, and an actor
+        that passes actions through the pieces of ``module_to_env_connector``."""
         if self.collects and not self.explore:
             algorithm = type(algorithm.__name__, (ActsGreedily, algorithm), {"__module__": __name__})
         if self._passes_actions():
@@ -548,12 +552,12 @@ class AlgorithmConfig(AllSettings):
         return self._of_learner(algorithm)
 
     def _learner_given(self) -> Any:
-        """The learner's class, as ``learner_class`` or :meth:`get_default_learner_class` says."""
+        """Returns the learner's class: ``learner_class`` or :meth:`get_default_learner_class`."""
         return self.learner_class or self.get_default_learner_class()
 
     def _own_losses(self) -> list[str]:
-        """What gradient steps run line by line for: methods of losses, gradients and optimizers that a program's
-        learner has of its own, a loss of the module's own, modules that only the learner has."""
+        """Returns the reasons for running gradient steps line by line: a program's own methods of losses, gradients and
+        optimizers, the module's own loss, modules that only the learner has."""
         chosen, specs = self._learner_given(), self.get_multi_rl_module_spec()
         loss = "compute_self_supervised_loss"
         own = [loss] if hasattr(specs.of_one_agent().module_class, loss) else []
@@ -567,7 +571,8 @@ class AlgorithmConfig(AllSettings):
         )
 
     def shows_rollouts(self) -> bool:
-        """Whether pieces of the learner may want the episodes of rollouts: also those that its ``build()`` adds."""
+        """Whether pieces of the learner, including those that its ``build()`` adds, may need the episodes of
+        rollouts."""
         chosen = self._learner_given()
         adds = is_ours(chosen, TorchLearner) and bool(changed(chosen, chosen.face(), ["build"]))
         return self.shown_to_pieces == "rollouts" and (self._has_pieces() or adds)
@@ -601,7 +606,7 @@ class AlgorithmConfig(AllSettings):
         return algorithm if chosen is own else with_learner(algorithm, chosen)
 
     def _of_torch_learner(self, algorithm: type[Any], chosen: type[TorchLearner]) -> type[Any]:
-        """With a learner under RLlib's contract, which is given this config."""
+        """Returns the class with a learner of RLlib's API, which gets this config."""
         face = chosen.face()
         kinds = [base for base in face.__mro__ if issubclass(base, Learner) and not issubclass(base, TorchLearner)]
         fits = issubclass(algorithm.learner_class, kinds[0]) and (kinds[0] is not Learner or not self.name)
@@ -616,15 +621,15 @@ class AlgorithmConfig(AllSettings):
         return with_learner(algorithm, type(chosen.__name__, bases, self._members()))
 
     def _members(self) -> dict[str, Any]:
-        """Of a learner's class."""
+        """Returns the attributes of a learner's class."""
         return {"config": self._whole, "__module__": __name__}
 
     def validate(self) -> None:
-        """Refuse settings that cannot be together, without an environment.
+        """Refuse settings that contradict each other, without an environment.
 
         Raises:
-            HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing
-                calls.
+            HyperparameterError: two settings contradict each other, or a subclass has a method that nothing calls; the
+                message names value and fix.
         """
         refuse("config", type(self), AlgorithmConfig, not_called.OF["config"])
         for name in sorted(self._given):
@@ -655,7 +660,7 @@ class AlgorithmConfig(AllSettings):
         algorithm(policy, None, **checked, _init_setup_model=False)
 
     def evaluation_settings(self) -> Self:
-        """The config of evaluation: this one, but for ``evaluation_config``.
+        """Returns the config of evaluation: this one, but for ``evaluation_config``.
 
         Raises:
             HyperparameterError: it has a setting that evaluation does not read.
@@ -673,7 +678,7 @@ class AlgorithmConfig(AllSettings):
         return other
 
     def changed_values(self) -> dict[str, Any]:
-        """The settings that were set."""
+        """Returns the settings that were set."""
         return {name: getattr(self, name) for name in self._given}
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -682,15 +687,15 @@ class AlgorithmConfig(AllSettings):
         """Build the algorithm: make the environments, seed everything, make the networks.
 
         Args:
-            env: takes the place of ``environment(env)``.
+            env: replaces ``environment(env)``.
             use_copy: freeze a copy; ``False`` freezes this config itself.
 
         Returns:
             an :class:`~polyak.compat.rllib_face.Algorithm`.
 
         Raises:
-            HyperparameterError: a setting that cannot be, or that cannot be together with another.
-            NotThereYetError: more processes are asked for than this one.
+            HyperparameterError: an invalid setting, or two that contradict each other.
+            NotThereYetError: processes that are not supported.
         """
         config = self.copy(copy_frozen=False) if use_copy else self
         if env is not None:
@@ -704,7 +709,7 @@ class AlgorithmConfig(AllSettings):
 
 
 def with_learner(algorithm: type[Any], *learner: type[Any]) -> type[Any]:
-    """The algorithm with another learner, or with its own behind the classes given."""
+    """Returns the algorithm with another learner, or with its own behind the classes given."""
     own = algorithm.learner_class
     if not issubclass(learner[0], own):
         learner = (type(own.__name__, (*learner, own), {"__module__": __name__}),)
@@ -723,7 +728,7 @@ def _merged(default: Any, given: Any, of_spec: Any) -> Any:
 
 
 def searched(value: Any) -> list[Any] | None:
-    """Of a space that Ray Tune searches, the values that are known; ``None`` of what is none."""
+    """Returns the values of a search space of Ray Tune, as far as they are listed; ``None`` for any other value."""
     if isinstance(value, dict) and list(value) == ["grid_search"]:
         return list(value["grid_search"])
     return [] if type(value).__module__.startswith("ray.tune.search.") else None
@@ -731,7 +736,7 @@ def searched(value: Any) -> list[Any] | None:
 
 _METHODS = [vars(group)["group"] for group in GROUPS]
 _INTERNAL = ("_frozen", "_given", "_of_modules", "_whole", "algo_class", "in_evaluation")
-"""What a config knows of itself."""
+"""Internal attributes of a config."""
 
 
 _hints: Callable[[Any], Mapping[str, Any]] = cache(declared)
@@ -748,7 +753,8 @@ _arguments: Callable[[Any], Mapping[str, str]] = cache(_read_arguments)
 
 
 def _group_of(cls: type, name: str) -> str:
-    """The method that sets a setting: that of the class which first declared it; an algorithm's own: training()."""
+    """Returns the method that sets a setting: that of the class which first declared it; an algorithm's own:
+    training()."""
     owner = next(base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base))
     group: str = vars(owner).get("group", "training")
     return group

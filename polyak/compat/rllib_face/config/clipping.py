@@ -12,7 +12,7 @@ class ClipsEachParameter:
     """Before a learner: the norm of each parameter's gradient is limited by itself."""
 
     def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
-        """In place, to a norm of ``most``."""
+        """Clips each gradient in place, to a norm of ``most``."""
         for grad in grads:
             clip_gradients([grad], most)
 
@@ -21,7 +21,7 @@ class ClipsEachNumber:
     """Before a learner: each number of a gradient is limited by itself."""
 
     def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
-        """In place, to within plus and minus ``most``."""
+        """Clips each gradient's entries in place, to within plus and minus ``most``."""
         bound = torch.as_tensor(most)
         with torch.no_grad():
             for grad in grads:

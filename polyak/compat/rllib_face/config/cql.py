@@ -39,7 +39,7 @@ class CQLConfig(OfflineConfig, SACConfig):
     lr: Annotated[Literal[None], To("")] = None
     """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
     train_batch_size: Count = 256
-    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    """Used if ``train_batch_size_per_learner`` is ``None``."""
     actor_lr: NonNegative | Points = 1e-4
     """Learning rate of the actor: a number, or points [[row that was learned from, value], ...]."""
     critic_lr: NonNegative | Points = 1e-3
@@ -49,7 +49,7 @@ class CQLConfig(OfflineConfig, SACConfig):
     bc_iters: Annotated[Natural, To("bc_steps")] = 20_000
     """Gradient steps in which the actor clones the recorded actions, before it follows the critics."""
     temperature: Annotated[Positive, To("softmax_temperature")] = 1.0
-    """Of the soft maximum over actions."""
+    """Temperature of the soft maximum over actions."""
     num_actions: Annotated[Count, To("n_action_samples")] = 10
     """Actions drawn in each state: so many by the policy, by the policy at the next state, and uniformly."""
     lagrangian: bool = False
@@ -57,7 +57,7 @@ class CQLConfig(OfflineConfig, SACConfig):
     lagrangian_thresh: NonNegative = 5.0
     """Gap that is allowed, times ``min_q_weight``."""
     min_q_weight: Annotated[NonNegative, To("conservative_weight")] = 5.0
-    """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
+    """Weight of the gap between other actions' values and the recorded ones', relative to squared errors."""
     deterministic_backup: bool = True
     """Targets leave the policy's entropy out."""
     target_network_update_freq: Natural = 0
@@ -67,13 +67,13 @@ class CQLConfig(OfflineConfig, SACConfig):
     replay_buffer_config: Annotated[dict[str, Any], Only(_DRAWN, lambda given: given == _unread())] = field(
         default_factory=_unread
     )
-    """Nothing is collected: rows are drawn uniformly from the dataset."""
+    """Not used: rows are drawn uniformly from the dataset."""
     num_steps_sampled_before_learning_starts: Annotated[int, Only(_COLLECTED, lambda n: n == 1500)] = 1500
-    """Nothing is collected."""
+    """Not used: no experience is collected."""
     training_intensity: Annotated[Any, Only(_STEPS, lambda x: x is None)] = None
-    """``dataset_num_iters_per_learner`` says how many gradient steps there are."""
+    """Not used: ``dataset_num_iters_per_learner`` is the number of gradient steps."""
     max_requests_in_flight_per_learner: Literal[3] = 3
-    """There are no replay shards."""
+    """Not used: there are no replay shards."""
     store_buffer_in_checkpoints: Literal[False] = False
     """The dataset is not written to checkpoints."""
 

@@ -57,7 +57,7 @@ OLD_BUFFERS = {
 OLD_ALPHAS = {"prioritized_replay_alpha": "alpha", "prioritized_replay_beta": "beta"}
 """Old names of entries that still mean the same."""
 IDLE = [("_enable_replay_buffer_api", False), ("replay_sequence_length", 1), ("prioritized_replay_eps", 1e-6)]
-"""Old entries at values that ask for nothing else than what is done."""
+"""Old entries at values that have no effect."""
 OLD_OPTIONS = {
     "_enable_replay_buffer_api": "nothing: it is always so",
     "prioritized_replay_eps": "nothing: 'alpha' and 'beta' are all",
@@ -80,8 +80,8 @@ class ReplayOptions:
     num_replay_buffer_shards: Runners = 0
     """Processes that hold the buffer; 0: the learner's."""
     optimize_memory_usage: Literal[True, False, None] = None
-    """Keep every observation, and every frame of stacked images, once; ``None``: of images, and of what would not fit
-    otherwise."""
+    """Keep every observation, and every frame of stacked images, once; ``None``: for images, and for buffers that would
+    not fit otherwise."""
     storage_device: Literal["cpu", "disk"] | None = None
     """``"cpu"``: in main memory; ``"disk"``: in a temporary file; ``None``: where it fits."""
     alpha: Fraction = 1.0
@@ -96,10 +96,10 @@ class ReplayOptions:
 
 
 def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
-    """What ``replay_buffer_config`` says.
+    """Returns the options in ``replay_buffer_config``.
 
     Raises:
-        HyperparameterError: an unknown type or entry, with what took its place or what was probably meant.
+        HyperparameterError: an unknown type or entry; the message has its replacement or the most similar name.
     """
     name = "replay_buffer_config"
     kind = config.get("type", "PrioritizedEpisodeReplayBuffer")
@@ -119,7 +119,7 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
 
 
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries of ``replay_buffer_config`` in today's names, without those that ask for nothing."""
+    """Returns entries of ``replay_buffer_config`` under current names, without those that have no effect."""
     found = {}
     for key, value in config.items():
         if key in OLD_ALPHAS:
@@ -132,7 +132,7 @@ def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(init=False, repr=False, eq=False)
 class ReplayConfig(AlgorithmConfig):
-    """What DQN and SAC share: settings of replay."""
+    """The base of DQN's and SAC's configs: settings of replay."""
 
     train_batch_size_per_learner: Count | None = 32
     """Transitions in one gradient step."""
@@ -141,7 +141,7 @@ class ReplayConfig(AlgorithmConfig):
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
     shuffle_batch_per_epoch: OnePass = False
-    """There is one pass."""
+    """Not used: there is one pass."""
     target_network_update_freq: Natural = 500
     """Environment steps between two updates of the target network."""
     tau: Annotated[Fraction, To("tau")] = 1.0
@@ -153,19 +153,19 @@ class ReplayConfig(AlgorithmConfig):
     training_intensity: Positive | None = None
     """Transitions learned from for each one collected; ``None``: one gradient step after each fragment."""
     replay_buffer_config: dict[str, Any] = field(default_factory=lambda: prioritized(50_000))
-    """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
-    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
-    ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
-    the channels last, and of what would not fit otherwise; ``storage_device`` says where, ``"cpu"`` or ``"disk"``, by
-    default in a temporary file on disk what does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes
-    hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
+    """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and for
+    the latter ``alpha`` (exponent of the errors) and ``beta`` (degree of bias correction). ``optimize_memory_usage``
+    keeps every observation and every frame of stacked images once, by default for images with the channels last, and
+    for buffers that would not fit otherwise; ``storage_device`` is ``"cpu"`` or ``"disk"``, by default a temporary file
+    on disk if the buffer does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes hold the buffer
+    (Ape-X, arXiv:1803.00933) instead of the learner's process."""
     max_requests_in_flight_per_learner: Count = 3  # type: ignore[assignment]
-    """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
+    """On Ray: batches that are requested from replay shards in advance, unless there is a seed."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 
     def get_rollout_fragment_length(self) -> int:
-        """Steps of each environment before a gradient step: as many as rewards are summed, unless it is given."""
+        """Returns the steps of each environment before a gradient step: by default as many as rewards are summed."""
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
         return self.n_step if isinstance(self.n_step, int) else max(self.n_step)
@@ -243,17 +243,17 @@ class DQNConfig(ReplayConfig):
     v_max: float = 10.0
     """The last atom."""
     noisy: bool = False
-    """Noise in the weights of the heads, whose size is learned, instead of random actions (arXiv:1706.10295)."""
+    """Noise of learned size in the weights of the heads replaces random actions (arXiv:1706.10295)."""
     sigma0: Positive = 0.5
     """First size of that noise."""
     dueling: Annotated[bool, To("dueling")] = True
-    """Heads of their own for state values and advantages (arXiv:1511.06581)."""
+    """Separate heads for state values and advantages (arXiv:1511.06581)."""
     hiddens: list[int] = field(default_factory=lambda: [256])
     """Widths of the hidden layers of each head, unless ``model_config`` has ``head_fcnet_hiddens``."""
     double_q: Annotated[bool, To("double")] = True
     """Double Q-learning (arXiv:1509.06461)."""
     td_error_loss_fn: Literal["huber", "mse"] = "huber"
-    """Of the temporal-difference error: Huber's loss, whose gradient is at most 1, or the square of the error. Without
+    """Loss of the temporal-difference error: Huber's, whose gradient is at most 1, or the squared error. Not used with
     ``num_atoms``."""
     categorical_distribution_temperature: Annotated[float, Only("1", lambda x: x == 1)] = 1.0
     """Probabilities are the softmax of logits as they are."""
@@ -317,7 +317,7 @@ class DQNConfig(ReplayConfig):
     reports: ClassVar = ReportsValues
 
     def exploration_schedule(self) -> Any:
-        """The probability of a random action, by the remaining progress of
+        """Returns the probability of a random action, by the remaining progress of
         :data:`~polyak.compat.rllib_face.config.base.HORIZON` steps; ``None`` where noise takes its place."""
         if self.noisy:
             return None
@@ -325,7 +325,7 @@ class DQNConfig(ReplayConfig):
         return found if callable(found) else LinearSchedule(found, found, 1.0)
 
     def _given_epsilon(self) -> Any:
-        """What a module that explores by itself is given."""
+        """Returns the ``epsilon`` for a module that explores by itself."""
         return 0.0 if self.noisy else self.epsilon
 
     def _exploration(self) -> dict[str, Any]:

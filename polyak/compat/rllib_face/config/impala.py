@@ -25,17 +25,17 @@ class IMPALAConfig(ActorCriticConfig):
     train_batch_size_per_learner: Count | None = 500
     """Environment steps of one gradient step."""
     train_batch_size: Count = 500
-    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    """Used if ``train_batch_size_per_learner`` is ``None``."""
     num_epochs: Literal[1] = 1
     """A gradient step on each batch; of APPO ``circular_buffer_iterations_per_batch``."""
     minibatch_size: Literal[None] = None
     """The whole batch."""
     shuffle_batch_per_epoch: OnePass = False
-    """There is one pass."""
+    """Not used: there is one pass."""
     rollout_fragment_length: Count | Literal["auto"] = 50
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
     max_requests_in_flight_per_env_runner: Count = 1  # type: ignore[assignment]
-    """On Ray: batches that may be asked of a runner at once."""
+    """On Ray: batches that may be requested from a runner at once."""
     vtrace: Literal[True] = True
     """V-trace makes up for the older policy that acted."""
     vtrace_clip_rho_threshold: Annotated[Positive, To("rho_bar")] = 1.0
@@ -87,7 +87,7 @@ class IMPALAConfig(ActorCriticConfig):
         }
 
     def _optimizer(self) -> dict[str, Any]:
-        """Of ``policy_kwargs``."""
+        """Returns the optimizer's entries of ``policy_kwargs``."""
         if self.opt_type == "adam":
             return {"optimizer_kwargs": {"eps": 1e-8}}
         options = {"alpha": self.decay, "momentum": self.momentum, "eps": self.epsilon}
@@ -105,7 +105,7 @@ class APPOConfig(IMPALAConfig):
     lambda_: Fraction = 1.0
     """Trace decay of V-trace."""
     clip_param: Annotated[Positive, To("clip_range")] = 0.4
-    """How far from 1 the ratio to the target network's probability may move before it stops counting."""
+    """Largest change of the ratio to the target network's probability for which it has a gradient."""
     use_kl_loss: bool = False
     """Penalise the divergence of the policy from the target network."""
     kl_coeff: NonNegative = 1.0
@@ -119,14 +119,14 @@ class APPOConfig(IMPALAConfig):
     tau: Annotated[Fraction, To("tau")] = 1.0
     """Rate at which the target network follows; 1 copies."""
     target_worker_clipping: Annotated[Positive, To("target_worker_clip")] = 2.0
-    """How many times likelier an action may have been for the policy that acted than by the target network before it
-    counts for less."""
+    """Bound on the ratio of an action's probability under the acting policy to that under the target network, above
+    which it is weighted less."""
     use_circular_buffer: Literal[True] = True
     """Batches wait where they may be learned from several times."""
     circular_buffer_num_batches: Annotated[Count, To("circular_buffer_size")] = 8
-    """How many of them."""
+    """Number of batches that the buffer holds."""
     circular_buffer_iterations_per_batch: Annotated[Count, To("uses_per_rollout")] = 2
-    """How many gradient steps are made on each."""
+    """Number of gradient steps on each batch."""
 
     name: ClassVar[str] = "APPO"
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}

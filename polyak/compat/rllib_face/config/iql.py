@@ -25,7 +25,7 @@ class RatedIQL(IQL):
 
     _: KW_ONLY
     learning_rates: PartRates | None = None
-    """Of ``"value"``, where it is not ``learning_rate``."""
+    """The learning rate of ``"value"``, if it differs from ``learning_rate``."""
 
 
 _MARWIL = "what it is by default: only MARWIL reads it"
@@ -40,11 +40,11 @@ class IQLConfig(MARWILConfig):
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
     normalize_actions: Literal[True] = True
-    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
+    """Fixed: the policy's actions are in [-1, 1], scaled to the range of the environment's."""
     beta: Annotated[Positive, To("beta")] = 0.1
-    """How much more the better actions count for the actor, by exp(beta * advantage), which is at most 100."""
+    """Weights of better actions for the actor: exp(beta * advantage), which is at most 100."""
     expectile: Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1), To("expectile")] = 0.8
-    """Of the recorded actions' values, which is taken for the value of a state."""
+    """The expectile of the recorded actions' values that estimates the value of a state."""
     actor_lr: Annotated[NonNegative | Points, To("actor_learning_rate")] = 3e-4
     """Learning rate of the actor: a number, or points [[row that was learned from, value], ...]."""
     critic_lr: Annotated[NonNegative | Points, To("learning_rate")] = 3e-4
@@ -52,7 +52,7 @@ class IQLConfig(MARWILConfig):
     value_lr: NonNegative | Points = 3e-4
     """Learning rate of the critic of states."""
     twin_q: bool = True
-    """Two critics, of which the smaller counts; ``False``: one."""
+    """Two critics, of which the smaller value is used; ``False``: one."""
     target_network_update_freq: Literal[0] = 0
     """Target networks follow after each gradient step."""
     tau: Annotated[Fraction, To("tau")] = 1.0

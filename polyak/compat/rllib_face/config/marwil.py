@@ -34,13 +34,13 @@ class MARWILConfig(OfflineConfig):
     train_batch_size_per_learner: Count | None = 2000
     """Rows of one gradient step, for each learner."""
     train_batch_size: Count = 2000
-    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    """Used if ``train_batch_size_per_learner`` is ``None``."""
     rollout_fragment_length: Annotated[Any, Only(WHOLE, lambda n: n in ("auto", 200))] = 200
-    """Nothing is collected."""
+    """Not used: no experience is collected."""
     postprocess_inputs: bool = True
     """Sum rewards up to the end of each episode, which ``beta`` above 0 needs."""
     beta: Annotated[Fraction, To("beta")] = 1.0
-    """How much more the better actions count, by exp(beta * advantage / c); 0 clones, and learns no state values."""
+    """Weights of better actions: exp(beta * advantage / c); 0 clones, and learns no state values."""
     bc_logstd_coeff: Annotated[NonNegative, To("ent_coef")] = 0.0
     """Weight of the mean log standard deviation of continuous actions, which keeps them from becoming certain."""
     moving_average_sqd_adv_norm_update_rate: Annotated[Fraction, To("advantage_norm_rate")] = 1e-8
@@ -90,7 +90,7 @@ class BCConfig(MARWILConfig):
     """Behaviour cloning's settings (Pomerleau 1989)."""
 
     beta: Annotated[float, Only("0: cloning weights all actions alike. MARWILConfig does not", lambda x: x == 0)] = 0.0
-    """All actions count alike."""
+    """Fixed at 0: all actions have the same weight."""
     postprocess_inputs: bool = False
     """Rewards are not read."""
 

@@ -1,4 +1,4 @@
-"""From ``model_config`` and ``rl_module_spec`` to a policy and its keyword arguments."""
+"""The translation of ``model_config`` and ``rl_module_spec`` to a policy and its keyword arguments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Networks:
-    """What a config says of networks: what it was given, over what its ``get_default_rl_module_spec()`` returns.
+    """A config's settings of networks, merged over its ``get_default_rl_module_spec()``.
 
     Args:
-        config: whose settings they are.
+        config: the config.
         module_class: the algorithm's default module.
         builds: the methods of a catalog that the default module calls.
-        reasons: those that nothing calls: see :mod:`polyak.compat.rllib_face.not_called`.
+        reasons: the methods that nothing calls: see :mod:`polyak.compat.rllib_face.not_called`.
 
     Raises:
-        HyperparameterError: a class that is none of the kind, an unknown option, or two that contradict each other.
+        HyperparameterError: a class of another kind, an unknown option, or two that contradict each other.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Networks:
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether the default module is asked for a memory."""
+        """Whether the default module is recurrent."""
         return self.is_default and bool(self.options["use_lstm"])
 
 
 def _entries(options: Any) -> Mapping[str, Any]:
-    """What ``model_config`` says, by name."""
+    """Returns the entries of ``model_config``, by name."""
     if options is None or isinstance(options, Mapping):
         return options or {}
     return vars(options)

@@ -1,4 +1,4 @@
-"""What configs share whose algorithms learn from recorded data."""
+"""The base of configs whose algorithms learn from recorded data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TUNES_RAY_DATA = frozenset(
     ["concurrency", "num_cpus", "num_gpus", "zero_copy_batch", "prefetch_batches", "override_num_blocks", "parallelism"]
     + ["ray_remote_args", "memory", "batch_size", "local_shuffle_buffer_size", "local_shuffle_seed", "drop_last"]
 )
-"""Options of Ray Data that change how fast it reads, and not what."""
+"""Options of Ray Data that change only its speed."""
 METHODS = ("read_parquet", "read_json", "read_csv", "read_numpy")
-"""Of Ray Data, whose files are read."""
+"""Reading functions of Ray Data whose files are supported."""
 Reading = Annotated[
     dict[str, Any],
     Only(
@@ -29,7 +29,7 @@ Reading = Annotated[
         lambda options: options.keys() <= TUNES_RAY_DATA,
     ),
 ]
-"""Files are read here without Ray Data, whatever options make it quick."""
+"""Files are read without Ray Data, so that options of its speed have no effect."""
 Nothing = Annotated[
     dict[str, Any],
     Only("{}: files are read by polyak.experience.Dataset.load, which takes no such options", lambda d: not d),
@@ -54,19 +54,19 @@ WHOLE = "'auto' or 200: nothing is collected, and dataset_num_iters_per_learner 
 
 @dataclass(init=False, repr=False, eq=False)
 class RecordedSettings:
-    """What was recorded."""
+    """Recorded data."""
 
     group: ClassVar[str] = "offline_data"
     input_: Any = "sampler"
-    """What to learn from: a path, several, or a pattern such as ``"data/*.json"``, of files and folders that
+    """The data to learn from: a path, several, or a pattern such as ``"data/*.json"``, of files and folders that
     :meth:`polyak.experience.Dataset.load` reads (RLlib's episodes, columns and sample batches, polyak's, Minari, D4RL,
     d3rlpy, CSV), or a :class:`~polyak.experience.Dataset`."""
     input_read_method: Annotated[str, Only(" or ".join(map(repr, METHODS)), METHODS.__contains__)] = METHODS[0]
-    """What Ray Data would read files by; here they say themselves what they are."""
+    """Ray Data's reading function; here files are recognised by content."""
     input_read_method_kwargs: Reading = field(default_factory=dict)
-    """How fast Ray Data reads."""
+    """Not used: options of Ray Data's speed."""
     input_read_schema: dict[str, str] = field(default_factory=dict)
-    """RLlib's name of a column -> what it is called in the files."""
+    """RLlib's name of a column -> its name in the files."""
     input_read_episodes: bool = False
     """Files must hold RLlib's episodes; ``False``: whatever they hold."""
     input_read_sample_batches: bool = False
@@ -74,13 +74,13 @@ class RecordedSettings:
     input_filesystem: Annotated[Any, Only("None: copy the files to this machine", lambda x: x is None)] = None
     """Files are on this machine."""
     input_filesystem_kwargs: Nothing = field(default_factory=dict)
-    """There are no arguments."""
+    """Not used: there are no arguments."""
     offline_data_class: Annotated[Any, Only(_FILES, lambda x: x is None)] = None
-    """Data are read as ``input_`` says."""
+    """Not used: ``input_`` names the data."""
     map_batches_kwargs: Reading = field(default_factory=dict)
-    """How fast Ray Data maps them."""
+    """Not used: options of Ray Data's speed."""
     iter_batches_kwargs: Reading = field(default_factory=dict)
-    """How fast Ray Data hands them on."""
+    """Not used: options of Ray Data's speed."""
     ignore_final_observation: bool = False
     """The last observation of an episode is not read, which only behaviour cloning can do without."""
     prelearner_class: Annotated[Any, Only(_ROWS, lambda x: x is None)] = None
@@ -88,16 +88,16 @@ class RecordedSettings:
     prelearner_buffer_class: Annotated[Any, Only(_ROWS, lambda x: x is None)] = None
     """Rows are drawn from the whole dataset."""
     prelearner_buffer_kwargs: Nothing = field(default_factory=dict)
-    """There are no arguments."""
+    """Not used: there are no arguments."""
     prelearner_use_recorded_module_states: Literal[False] = False
     """Recurrent states of other networks are not used."""
     dataset_num_iters_per_learner: Count | None = None
     """Gradient steps of one training step; ``None``: as many as go once through the data."""
     input_config: Nothing = field(default_factory=dict)
-    """There are no arguments."""
+    """Not used: there are no arguments."""
     actions_in_input_normalized: bool = False
-    """Continuous actions are recorded in [-1, 1], which stand for the range of the environment's; ``False``: in its
-    units. Where it is not given, what RLlib's runners recorded is taken as they record it, in [-1, 1]."""
+    """Whether continuous actions are recorded in [-1, 1], scaled to the range of the environment's; ``False``: in its
+    units. By default data of RLlib's runners are read as they record them, in [-1, 1]."""
     postprocess_inputs: bool = False
     """Sum rewards up to the end of each episode, where the algorithm reads such returns."""
     offline_sampling: Literal[False] = False
@@ -106,20 +106,20 @@ class RecordedSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class OfflineConfig(RecordedSettings, AlgorithmConfig):
-    """From recorded data to a policy. Points of schedules count rows that were learned from.
+    """Learns a policy from recorded data. Schedules count the rows that were learned from.
 
-    Without an environment, ``environment(observation_space=..., action_space=...)`` says what the data are of; without
-    that the data do.
+    Without an environment, the spaces are those of ``environment(observation_space=..., action_space=...)``, or else
+    those of the data.
     """
 
     num_env_runners: Annotated[int, Only(_COLLECTED, lambda n: n == 0)] = 0
-    """Nothing is collected."""
+    """Not used: no experience is collected."""
     rollout_fragment_length: Annotated[Any, Only(WHOLE, lambda n: n in ("auto", 200))] = "auto"
-    """Nothing is collected."""
+    """Not used: no experience is collected."""
     env_to_module_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
     """Observations are learned from as they are recorded."""
     module_to_env_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
-    """Nothing is collected."""
+    """Not used: no experience is collected."""
     learner_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
     """So are rewards."""
     train_batch_size_per_learner: Count | None = None
@@ -129,7 +129,7 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
     shuffle_batch_per_epoch: OnePass = False
-    """There is one pass."""
+    """Not used: there is one pass."""
 
     collects: ClassVar[bool] = False
     built: ClassVar[str] = "polyak.compat.rllib_face.offline:OfflineAlgorithm"
@@ -192,7 +192,7 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
 
 
 def own_names(schema: Mapping[str, str]) -> dict[str, str]:
-    """``input_read_schema`` as :meth:`polyak.experience.Dataset.load` names columns.
+    """Returns ``input_read_schema`` in the form of :meth:`polyak.experience.Dataset.load`.
 
     Raises:
         HyperparameterError: RLlib has no such column.

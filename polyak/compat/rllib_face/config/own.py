@@ -1,6 +1,5 @@
-"""From the config of an algorithm of a program's own, which learns from episodes by a learner of its own, to polyak's
-words.
-"""
+"""The translation of the config of a program's own algorithm, which learns from episodes by its own learner, to
+polyak's arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from polyak.parts.rollouts import Rollouts
 
 
 class OwnLearner(OnPolicyLearner):
-    """What is behind a learner of a program's own: one optimizer, if it has none."""
+    """The learner behind a program's own learner: it has one optimizer by default."""
 
     optimized = ("policy",)
     policy: Any
@@ -37,7 +36,7 @@ class OwnRollouts(ByEpisodes, Rollouts):
 
 @dataclass(eq=False, repr=False)
 class OwnAlgorithm(OnPolicyAlgorithm):
-    """Collects and learns from episodes, as a program's own training step asks."""
+    """Collects and learns from episodes, under the control of a program's own training step."""
 
     made_of: ClassVar[MadeOf] = {"rollouts": OwnRollouts}
     learner_class: ClassVar[type[Learner]] = OwnLearner

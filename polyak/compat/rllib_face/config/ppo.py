@@ -29,7 +29,7 @@ class PPOConfig(ActorCriticConfig):
     train_batch_size_per_learner: Count | None = 4000
     """Environment steps of one rollout."""
     train_batch_size: Count = 4000
-    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    """Used if ``train_batch_size_per_learner`` is ``None``."""
     num_epochs: Annotated[Count, To("n_epochs")] = 30
     """Passes over a rollout."""
     minibatch_size: Count | None = 128
@@ -38,8 +38,8 @@ class PPOConfig(ActorCriticConfig):
     """Rows come in another order in each pass; ``False``: episode by episode, in minibatches that reach into the next
     pass where one ends."""
     use_critic: bool = True
-    """State values are learned; ``False``: there is no value loss, and advantages are discounted returns of what was
-    seen: nothing is added where an episode is cut. RLlib itself still subtracts and adds values that nothing trains."""
+    """State values are learned; ``False``: there is no value loss, and advantages are discounted returns of observed
+    rewards, without bootstrapping. RLlib itself still subtracts and adds values that nothing trains."""
     use_gae: bool = True
     """``False`` takes ``lambda_`` as 1: advantages are returns less state values."""
     lambda_: Fraction = 1.0
@@ -56,9 +56,9 @@ class PPOConfig(ActorCriticConfig):
     entropy_coeff: Annotated[NonNegative | Points, To("ent_coef")] = 0.0
     """Weight of the entropy bonus: a number, or points [[environment step, value], ...]."""
     clip_param: Annotated[Positive, To("clip_range")] = 0.3
-    """How far from 1 the probability ratio may move before it stops counting."""
+    """Largest change of the probability ratio for which it has a gradient."""
     vf_clip_param: Positive | None = 10.0
-    """How far values may move in one update, in units of return; ``None``: without limit."""
+    """Largest change of values in one update, in units of return; ``None``: unlimited."""
 
     defaults: ClassVar[Mapping[str, Any]] = {"lr": 5e-5}
     name: ClassVar[str] = "PPO"

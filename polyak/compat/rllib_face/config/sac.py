@@ -25,14 +25,14 @@ _READ = (
     *("fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "head_", "use_"),
     *("max_seq_len", "lstm_cell_size"),
 )
-"""How the entries of ``model_config`` begin that SAC's networks read."""
+"""Prefixes of the entries of ``model_config`` that SAC's networks read."""
 
 
 def policy_kwargs_of(config: Any, turned: bool) -> dict[str, Any]:
-    """What an actor and critics are made of: keyword arguments of polyak's policy.
+    """Returns the keyword arguments of polyak's policy for an actor and critics.
 
     Args:
-        config: with ``twin_q``.
+        config: a config with ``twin_q``.
         turned: the policy sees images with the channels first where the environment has them last.
     """
     networks = Networks(config, DefaultSACTorchRLModule, ("build_encoder",), not_called.OF["sac_catalog"])
@@ -74,7 +74,7 @@ class SACConfig(ReplayConfig):
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
     normalize_actions: Literal[True] = True
-    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
+    """Fixed: the policy's actions are in [-1, 1], scaled to the range of the environment's."""
     actor_lr: NonNegative | Points = 3e-5
     """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
     critic_lr: NonNegative | Points = 3e-4
@@ -82,9 +82,9 @@ class SACConfig(ReplayConfig):
     alpha_lr: NonNegative | Points = 3e-4
     """Learning rate of the temperature."""
     train_batch_size: Count = 256
-    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    """Used if ``train_batch_size_per_learner`` is ``None``."""
     twin_q: bool = True
-    """Two critics, of which the smaller counts; ``False``: one."""
+    """Two critics, of which the smaller value is used; ``False``: one."""
     tau: Fraction = 0.005
     """Rate at which target networks follow; 1 copies."""
     initial_alpha: Positive = 1.0
@@ -143,11 +143,11 @@ class TQCConfig(SACConfig):
     """TQC's settings (arXiv:2005.04269), with SAC's."""
 
     twin_q: Literal[True] = True
-    """``n_critics`` says how many there are."""
+    """Fixed: ``n_critics`` is the number of critics."""
     n_quantiles: Count = 25
     """Quantiles of each critic."""
     n_critics: Count = 2
-    """How many critics there are."""
+    """Number of critics."""
     top_quantiles_to_drop_per_net: Annotated[Natural, To("top_quantiles_to_drop_per_net")] = 2
     """Highest quantiles left out of the target, for each critic."""
 

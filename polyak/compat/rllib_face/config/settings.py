@@ -1,7 +1,7 @@
 """The settings that all algorithms have, under RLlib's names: each once, with its sentence beneath.
 
-A class holds what one method of the builder sets. Those whose sentence begins with "On Ray" say how processes are run
-that there are only with ``num_env_runners`` or ``num_learners`` above 0.
+A class holds the settings of one method of the builder. Those whose sentence begins with "On Ray" configure processes
+that exist only with ``num_env_runners`` or ``num_learners`` above 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ACTS = (
 OnePass = Annotated[
     bool, Only("False: rows are shuffled between passes over a batch, of which there is one", lambda x: not x)
 ]
-"""Of an algorithm that makes one pass, for which RLlib has no use for it either."""
+"""For an algorithm that makes one pass: RLlib does not use it either."""
 _LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
 
 
@@ -38,14 +38,14 @@ class To:
 
 @dataclass(init=False, repr=False, eq=False)
 class EnvironmentSettings:
-    """What to learn in."""
+    """The environment to learn in."""
 
     group: ClassVar[str] = "environment"
     env: Any = None
     """A name of Gymnasium's or of :func:`~polyak.compat.rllib_face.register_env`, or a class or function of one
     argument, the :class:`~polyak.compat.rllib_face.EnvContext`."""
     env_config: dict[str, Any] = field(default_factory=dict)
-    """What the environment is made with: arguments of a name of Gymnasium's, else the context's entries."""
+    """Arguments of the environment for a name of Gymnasium's, else entries of the context."""
     observation_space: spaces.Space | None = None
     """Must be the environment's."""
     action_space: spaces.Space | None = None
@@ -54,26 +54,26 @@ class EnvironmentSettings:
     """Learn from the sign of rewards (``True``), or from rewards within plus and minus a number; ``None``: from the
     sign in Atari games, elsewhere from rewards as they are. Returns are reported of rewards as they are."""
     normalize_actions: bool = True
-    """Networks choose continuous actions in [-1, 1], which stand for the range of the environment's."""
+    """Networks choose continuous actions in [-1, 1], scaled to the range of the environment's."""
     clip_actions: bool = False
-    """Bring continuous actions that are not normalised into the environment's bounds, which must be done."""
+    """Clip continuous actions that are not normalised to the environment's bounds, which is required for them."""
     disable_env_checking: bool = False
-    """Do not look an environment of one's own over before training."""
+    """Do not check a program's own environment before training."""
     is_atari: bool | None = None
-    """Whether it is an Atari game; ``None``: if its name says so."""
+    """Whether it is an Atari game; ``None``: by its name."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class EnvRunnerSettings:
-    """What collects experience."""
+    """The runners that collect experience."""
 
     group: ClassVar[str] = "env_runners"
     num_env_runners: Runners = 0
     """Processes that collect experience; 0: this one."""
     num_envs_per_env_runner: Parallel = 1
-    """Environments in each of them."""
+    """Environments in each runner."""
     gym_env_vectorize_mode: Literal["sync", "async"] = "sync"
-    """Step the environments of a runner one after another, or each in a process of its own."""
+    """Step the environments of a runner one after another, or each in its own process."""
     rollout_fragment_length: Count | Literal["auto"] = "auto"
     """Steps of each environment between two looks of the learner: see each algorithm."""
     batch_mode: Literal["truncate_episodes", "complete_episodes"] = "truncate_episodes"
@@ -81,16 +81,15 @@ class EnvRunnerSettings:
     has environments, drops those that are under way when these have ended, and begins new ones: once for each gradient
     step of DQN and SAC, and until there are ``train_batch_size_per_learner`` steps for the others."""
     env_to_module_connector: Any = None
-    """A :class:`~polyak.compat.rllib_face.MeanStdFilter`: observations are learned from less their running mean,
-    divided by their deviation, with the statistics of all runners. Or a function ``f(env, spaces, device)`` that
-    returns pieces which change observations, one :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them and
-    of a filter."""
+    """A :class:`~polyak.compat.rllib_face.MeanStdFilter`: observations are normalised by running mean and deviation,
+    with the statistics of all runners. Or a function ``f(env, spaces, device)`` that returns pieces which change
+    observations, one :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them and of a filter."""
     module_to_env_connector: Any = None
     """A function ``f(env, spaces)`` that returns pieces which change actions, in the module's units, before they are
     stored and executed: one :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them."""
     explore: bool = True
-    """Actions that are learned from are sampled; ``False``: they are those that the policy takes for the best, by
-    ``forward_inference``. Evaluation does the same, unless ``evaluation_config`` says otherwise."""
+    """Actions are sampled while experience is collected; ``False``: they are deterministic, by ``forward_inference``.
+    Evaluation does the same, unless ``evaluation_config`` overrides it."""
     num_cpus_per_env_runner: NonNegative = 1
     """On Ray: processors that each runner reserves."""
     num_gpus_per_env_runner: NonNegative = 0
@@ -100,18 +99,18 @@ class EnvRunnerSettings:
     create_env_on_local_worker: bool = False
     """On Ray: make environments in this process, too."""
     max_requests_in_flight_per_env_runner: Literal[1] = 1
-    """On Ray: batches that may be asked of a runner at once; of IMPALA and APPO any number."""
+    """On Ray: batches that may be requested from a runner at once; for IMPALA and APPO any number."""
     sample_timeout_s: Positive = 60.0
     """On Ray: seconds to wait for a batch."""
     merge_env_runner_states: bool | Literal["training_only"] = "training_only"
-    """On Ray: bring the statistics of the runners' filters together; ``False``: those of the first one count here."""
+    """On Ray: merge the statistics of the runners' filters; ``False``: use those of the first runner."""
     broadcast_env_runner_states: bool = True
-    """On Ray: and give them to all; ``False``: each runner keeps to its own."""
+    """On Ray: send the merged statistics to all runners; ``False``: each runner keeps its own."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class LearnerSettings:
-    """What learns from it."""
+    """The learners."""
 
     group: ClassVar[str] = "learners"
     num_learners: Runners = 0
@@ -119,20 +118,20 @@ class LearnerSettings:
     num_gpus_per_learner: Fraction = 0
     """0: learn on the processor; more: on a GPU."""
     local_gpu_idx: Natural = 0
-    """Which GPU, of those of this machine."""
+    """Number of the GPU on this machine."""
     num_cpus_per_learner: NonNegative | Literal["auto"] = "auto"
     """On Ray: processors that each learner reserves."""
     num_aggregator_actors_per_learner: Runners = 0
-    """On Ray: processes that put batches together."""
+    """On Ray: processes that assemble batches."""
     max_requests_in_flight_per_learner: Literal[3] = 3
-    """On Ray: batches that are asked for in advance; of what replays any number."""
+    """On Ray: batches that are requested in advance; for replay any number."""
     add_default_connectors_to_learner_pipeline: Literal[True] = True
-    """RLlib's default pieces stand behind those of ``learner_connector``."""
+    """Fixed: RLlib's default pieces follow those of ``learner_connector``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class TrainingSettings:
-    """How to learn from it; each algorithm adds its own."""
+    """Hyper-parameters of learning; each algorithm adds its own."""
 
     group: ClassVar[str] = "training"
     gamma: Annotated[Fraction, To("gamma")] = 0.99
@@ -157,10 +156,10 @@ class TrainingSettings:
     """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
     polyak's (:class:`polyak.learning.learner.Learner`)."""
     learner_connector: Function = None
-    """A function ``f(observation_space, action_space)`` that returns pieces which change what is learned from, one
-    :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them; of PPO and DQN."""
+    """A function ``f(observation_space, action_space)`` that returns pieces which change training data, one
+    :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them; for PPO and DQN."""
     learner_config_dict: dict[str, Any] = field(default_factory=dict)
-    """What that learner reads as ``self.config.learner_config_dict``."""
+    """Entries that the learner reads as ``self.config.learner_config_dict``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -172,8 +171,8 @@ class ModuleSettings:
     """Options of the default module: a :class:`~polyak.compat.rllib_face.DefaultModelConfig`, or a dict of some of its
     fields."""
     rl_module_spec: Any = None
-    """A :class:`~polyak.compat.rllib_face.RLModuleSpec` with a catalog or a module of one's own, or a
-    :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of that one as ``"default_policy"``, and of modules that only
+    """A :class:`~polyak.compat.rllib_face.RLModuleSpec` with a program's own catalog or module, or a
+    :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` with that one as ``"default_policy"``, and modules that only
     the learner has (``learner_only=True``)."""
     algorithm_config_overrides_per_module: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Name of a module -> settings that are others for its losses and optimizers, as ``AlgorithmConfig.overrides(...)``
@@ -182,16 +181,16 @@ class ModuleSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class EvaluationSettings:
-    """How good it is."""
+    """Evaluation during training."""
 
     group: ClassVar[str] = "evaluation"
     evaluation_interval: Count | None = None
-    """Calls of ``train()`` between two evaluations; ``None``: there are none."""
+    """Calls of ``train()`` between two evaluations; ``None``: no evaluation."""
     evaluation_duration: Count | Literal["auto"] = 10
-    """How long an evaluation is, in ``evaluation_duration_unit``; ``"auto"``: as long as training lasts meanwhile, of
-    which it begins no more than each evaluator's last round."""
+    """Length of an evaluation, in ``evaluation_duration_unit``; ``"auto"``: as long as the training beside it, rounded
+    up to each evaluator's last round."""
     evaluation_duration_unit: Literal["episodes", "timesteps"] = "episodes"
-    """Episodes; or environment steps, of which the last episode may bring more."""
+    """Episodes; or environment steps, which the last episode may exceed."""
     evaluation_config: Any = None
     """Settings that differ in evaluation: ``explore``, ``env``, ``env_config``, ``num_envs_per_env_runner``."""
     evaluation_num_env_runners: Runners = 0
@@ -199,7 +198,7 @@ class EvaluationSettings:
     evaluation_parallel_to_training: bool = False
     """Evaluate while training continues, which takes processes that evaluate."""
     evaluation_force_reset_envs_before_iteration: Literal[True] = True
-    """Each evaluation begins new episodes."""
+    """Fixed: each evaluation begins new episodes."""
     evaluation_sample_timeout_s: Positive = 120.0
     """On Ray: seconds to wait for an evaluation."""
     custom_evaluation_function: Function = None
@@ -209,7 +208,7 @@ class EvaluationSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class CallbackSettings:
-    """Code of one's own that runs meanwhile."""
+    """A program's own code that runs during training."""
 
     group: ClassVar[str] = "callbacks"
     callbacks_class: Any = None
@@ -233,18 +232,18 @@ class CallbackSettings:
     """``f(*, episode, env_runner, metrics_logger, env, env_index, rl_module, **kwargs)`` for each episode, in training
     and in evaluation, with its first step."""
     on_episode_start: Function = None
-    """The same, after it."""
+    """Called with the same arguments after ``on_episode_created``."""
     on_episode_step: Function = None
-    """The same, for each of its steps."""
+    """Called with the same arguments for each of its steps."""
     on_episode_end: Function = None
-    """The same, for its end; of episodes in other processes those of training alone."""
+    """Called with the same arguments at its end; for other processes only in training."""
     on_sample_end: Function = None
     """``f(*, env_runner, metrics_logger, samples, **kwargs)`` after each fragment, with its episodes."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ReportingSettings:
-    """What ``train()`` returns, and when."""
+    """The results of ``train()``, and when they are returned."""
 
     group: ClassVar[str] = "reporting"
     metrics_num_episodes_for_smoothing: Annotated[Count, To("stats_window_size")] = 100
@@ -256,7 +255,7 @@ class ReportingSettings:
     min_train_timesteps_per_iteration: Natural = 0
     """Least rows that one ``train()`` learns from, counted as often as they are."""
     log_gradients: bool = False
-    """Norms of gradients are not reported; with ``True`` a warning says so."""
+    """Not supported: norms of gradients are not reported; ``True`` gives a warning."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -265,40 +264,40 @@ class DebuggingSettings:
 
     group: ClassVar[str] = "debugging"
     seed: Annotated[Natural | None, To("seed")] = None
-    """Of everything random; equal seeds give equal results."""
+    """Seed of all random numbers; equal seeds give equal results."""
     log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = "WARN"
-    """``"INFO"`` says what is built and how, ``"DEBUG"`` more."""
+    """``"INFO"`` prints the settings of what is built, ``"DEBUG"`` more."""
     logger_config: Annotated[dict[str, Any], Only(_LOGDIR, lambda given: list(given) == ["logdir"])] | None = None
     """``{"logdir": folder}`` writes results there as files; ``None``: below ``~/ray_results``, under ``polyak run`` or
-    once ``algo.logdir`` was asked for."""
+    once ``algo.logdir`` is read."""
     log_sys_usage: bool = True
     """Report the use of processors and memory, if psutil is there."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class FaultSettings:
-    """What happens when something breaks, on Ray."""
+    """Recovery from failures, on Ray."""
 
     group: ClassVar[str] = "fault_tolerance"
     restart_failed_env_runners: bool = True
-    """On Ray: put a new runner in the place of one that died."""
+    """On Ray: replace a runner that died."""
     ignore_env_runner_failures: bool = False
-    """On Ray: continue without it."""
+    """On Ray: continue without a runner that died."""
     max_num_env_runner_restarts: Natural = 1000
-    """On Ray: how often."""
+    """On Ray: largest number of replacements of runners."""
     delay_between_env_runner_restarts_s: NonNegative = 60.0
-    """On Ray: seconds before it."""
+    """On Ray: seconds before a replacement."""
     restart_failed_sub_environments: bool = False
-    """On Ray: make an environment again that raised."""
+    """On Ray: make an environment again after it raised an error."""
     num_consecutive_env_runner_failures_tolerance: Natural = 100
     """On Ray: failures in a row before training ends."""
     env_runner_restore_timeout_s: NonNegative = 1800.0
-    """On Ray: seconds within which a new one must be ready."""
+    """On Ray: seconds within which a replacement must be ready."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class FrameworkSettings:
-    """How gradient steps are computed."""
+    """The computation of gradient steps."""
 
     group: ClassVar[str] = "framework"
     framework_str: Literal["torch"] = "torch"
@@ -306,12 +305,12 @@ class FrameworkSettings:
     torch_compile_learner: bool | Literal["auto", "replay"] = "auto"
     """Run gradient steps as compiled programs: always, never, or ``"auto"``, once a run has become long."""
     torch_ddp_kwargs: dict[str, Any] = field(default_factory=dict)
-    """On Ray: of ``DistributedDataParallel``."""
+    """On Ray: arguments of ``DistributedDataParallel``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class StackSettings:
-    """Which of RLlib's interfaces these names are of."""
+    """RLlib's API stack."""
 
     group: ClassVar[str] = "api_stack"
     enable_rl_module_and_learner: Literal[True] = True
@@ -322,21 +321,21 @@ class StackSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class OfflineSettings:
-    """What was recorded before."""
+    """Recorded data."""
 
     group: ClassVar[str] = "offline_data"
     input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
-    """Experience comes from the environment."""
+    """Fixed: experience comes from the environment."""
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ExperimentalSettings:
-    """What RLlib itself calls experimental."""
+    """Settings that RLlib calls experimental."""
 
     group: ClassVar[str] = "experimental"
     _torch_lr_scheduler_classes: list[Any] | None = None
-    """Functions of an optimizer that make schedulers of ``torch.optim.lr_scheduler``. All of them move its rate after
-    each update, in place of ``lr``."""
+    """Functions that make schedulers of ``torch.optim.lr_scheduler`` from an optimizer. All of them change its rate
+    after each update, in place of ``lr``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -356,7 +355,7 @@ class AllSettings(
     OfflineSettings,
     ExperimentalSettings,
 ):
-    """What all algorithms have, method by method."""
+    """The settings of all algorithms, method by method."""
 
 
 GROUPS = AllSettings.__bases__

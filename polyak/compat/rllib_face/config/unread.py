@@ -1,8 +1,8 @@
-"""Settings of RLlib that nothing here reads: what to write instead, and what they are by default.
+"""Settings of RLlib that nothing here reads, with their replacements and defaults.
 
-RLlib's ``config.to_dict()`` has a hundred of them. At RLlib's own default such a one asks for nothing, and is left out;
-at another value it is refused, with what to use instead. ``unread.json`` has them, under what to use instead; ``null``
-is the default of what RLlib has given up. Defaults that only one algorithm has are under ``of``.
+RLlib's ``config.to_dict()`` has a hundred of them. At RLlib's own default such a setting has no effect, and is left
+out; at another value it is refused, with its replacement. ``unread.json`` lists them by replacement; ``null`` is the
+default of settings that RLlib has removed. Defaults of a single algorithm are under ``of``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ METHODS = {
     "rollouts": "env_runners()",
     "exploration": "env_runners(explore=...), or the algorithm's own settings in training()",
 }
-"""Methods of the builder that RLlib had -> what to use instead."""
+"""Former methods of RLlib's builder -> their replacements."""
 _TABLE = json.loads(Path(__file__).with_suffix(".json").read_text())
 SETTINGS: dict[str, str] = {name: instead for instead, names in _TABLE["settings"].items() for name in names}
-"""Names of settings -> what to use instead."""
+"""Names of settings -> their replacements."""
 _DEFAULTS = {name: value for names in _TABLE["settings"].values() for name, value in names.items()}
 """Names of settings -> RLlib's default; of a class or a function its name, in angle brackets."""
 RENAMED = {"lr_schedule": "lr", "entropy_coeff_schedule": "entropy_coeff"}
 """Old names of settings that still mean the same."""
 NO_CALLBACKS = "ray.rllib.algorithms.callbacks.DefaultCallbacks"
-"""How a dump calls the class whose methods do nothing."""
+"""The name in dumped configs of the class whose methods do nothing."""
 
 
 def default_of(name: str, algorithm: str) -> Any:
@@ -42,7 +42,7 @@ def default_of(name: str, algorithm: str) -> Any:
 
 
 def is_default(value: Any, default: Any) -> bool:
-    """Whether a value is RLlib's default, written out or not: -1 and ``None`` stand for what was never given."""
+    """Whether a value is RLlib's default, given or implied: -1 and ``None`` mean that it was not given."""
     if value is None or (isinstance(value, int) and value == -1) or (not default and value == {}):
         return True
     if isinstance(default, str):
@@ -53,7 +53,7 @@ def is_default(value: Any, default: Any) -> bool:
 
 def asks_for_nothing(name: str, value: Any, algorithm: str = "") -> bool:
     """Whether a setting that nothing here reads is at RLlib's default for an algorithm."""
-    if name in ("_is_frozen", "_prior_exploration_config"):  # a state, and what RLlib itself reads of no module
+    if name in ("_is_frozen", "_prior_exploration_config"):  # a flag, and an entry that RLlib itself reads in no module
         return True
     if name == "policies" and isinstance(value, Mapping | set | list | tuple):
         return list(value) == [DEFAULT_MODULE_ID]
@@ -61,12 +61,12 @@ def asks_for_nothing(name: str, value: Any, algorithm: str = "") -> bool:
 
 
 def meant(settings: Mapping[str, Any], known: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """Settings in today's names, without those that ask for nothing.
+    """Returns settings under current names, without those that have no effect.
 
     Args:
-        settings: as a program gives them.
-        known: names that a config here has.
-        algorithm: its own name.
+        settings: the program's settings.
+        known: names of the config's settings.
+        algorithm: name of the algorithm.
 
     Raises:
         TypeError: RLlib's old dict of a model has an entry that nothing here reads.
@@ -96,10 +96,10 @@ def _is_default_class(name: str, value: str, algorithm: str) -> bool:
 
 
 def options_of(model: Mapping[str, Any]) -> dict[str, Any]:
-    """What RLlib's old dict of a model asks for, as ``model_config``.
+    """Converts RLlib's old dict of a model to ``model_config``.
 
     Raises:
-        TypeError: it has an entry that nothing here reads, or that is none.
+        TypeError: it has an entry that nothing here reads, or an unknown one.
     """
     default, options = DefaultModelConfig(), {}
     known = {one.name for one in fields(DefaultModelConfig)}

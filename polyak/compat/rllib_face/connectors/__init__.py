@@ -1,1 +1,1 @@
-"""Pieces between environments, modules and learners, as programs written for RLlib bring them."""
+"""Pieces between environments, modules and learners, for programs written for RLlib."""

@@ -1,6 +1,6 @@
-"""Actions that pass the pieces of a program between a module and environments.
+"""Connector pieces of a program for actions, between a module and environments.
 
-They pass in the module's units, behind exploration: what comes out is stored, and executed.
+They get actions in the module's units, after exploration; their results are stored and executed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from polyak.hyperparameters.declaration import require
 from polyak.nn.codec import ActionCodec
 
 _SHOWN = {Columns.ACTION_DIST_INPUTS: Columns.ACTION_DIST_INPUTS, "log_probs": Columns.ACTION_LOGP}
-"""What is stored with actions -> the column of a batch that shows it."""
+"""Stored columns -> the columns of a batch that pieces see."""
 
 
 def passed(acted: Acted, codec: ActionCodec, layer: ConnectedEnv, explore: bool) -> Acted:
-    """Actions [N, ...] as the pieces leave them.
+    """Passes actions [N, ...] through the pieces.
 
     Args:
-        acted: before them.
-        codec: to the environment's units.
-        layer: whose pieces, and whose episodes they are shown.
+        acted: the actor's outputs.
+        codec: converts actions to the environment's units.
+        layer: holds the pieces, and the episodes for them.
         explore: whether the module has explored.
 
     Raises:
-        HyperparameterError: the pieces change another column than ``actions``, or leave out some, or make such as the
-            space does not have.
+        HyperparameterError: the pieces change another column than ``actions``, drop actions, or return actions outside
+            of the space.
     """
     names = [(one.id_,) for one in layer.episodes]
     columns = {Columns.ACTIONS: acted.actions}
@@ -65,7 +65,7 @@ _SETTING = "module_to_env_connector"
 
 
 def _rows(batch: dict[str, Any], name: str, keys: list[tuple[str]]) -> list[Any]:
-    """The items of a column, in the order of the episodes."""
+    """Returns the items of a column, in the order of the episodes."""
     column = batch[name]
     fits = isinstance(column, dict) and all(len(column.get(key, ())) == 1 for key in keys)
     require(fits, _SETTING, name, "they must leave one item of this column for each episode.")
@@ -73,7 +73,7 @@ def _rows(batch: dict[str, Any], name: str, keys: list[tuple[str]]) -> list[Any]
 
 
 def _action(made: Any, before: np.ndarray, space: spaces.Space) -> np.ndarray:
-    """An action of the type and shape of the one before; choices must be such as the space has."""
+    """Returns an action of the type and shape of the one before; choices must be such as the space has."""
     action = np.asarray(made)
     right = action.shape == before.shape and np.can_cast(action.dtype, before.dtype, "same_kind")
     fix = f"the module's are {before.dtype} {before.shape}, for {space}."
@@ -89,10 +89,10 @@ def _choices(space: Any) -> Any:
 
 
 class ConnectedActor(Actor):
-    """Acts, and lets actions pass pieces.
+    """An actor that passes actions through pieces.
 
     Attributes:
-        layer: whose pieces; ``None``: there are none yet.
+        layer: holds the pieces; ``None``: there are none yet.
     """
 
     layer: ConnectedEnv | None = None
@@ -103,7 +103,7 @@ class ConnectedActor(Actor):
 
 
 class ActsByPieces(BeforeAlgorithm):
-    """Before an algorithm whose actions pass pieces, in training and in evaluation."""
+    """Mixin of an algorithm whose actions pass through pieces, in training and in evaluation."""
 
     policy: Any
     observation_space: spaces.Space
@@ -111,14 +111,14 @@ class ActsByPieces(BeforeAlgorithm):
     _evaluator: ConnectedActor | None = None
 
     def make_actor(self) -> ConnectedActor:
-        """The algorithm's actor, with pieces behind it."""
+        """Returns the algorithm's actor, with pieces behind it."""
         own = super().make_actor()
         assert isinstance(own, Actor)
         return ConnectedActor(own.policy, own.exploration, own.deterministic)
 
     @contextmanager
     def evaluated_in(self, env: Any, explore: bool) -> Iterator[None]:
-        """While this lasts, predictions are for environments, and pass their pieces."""
+        """While the block runs, predictions are for environments, and pass through their pieces."""
         parts = self._exploration() if explore else {}
         parts = {name: part for name, part in parts.items() if not isinstance(part, WarmUp)}
         self._evaluator = ConnectedActor(self.policy, parts, deterministic=not explore)

@@ -1,4 +1,4 @@
-"""What a connector piece is, and pieces one after another."""
+"""Connector pieces, and pipelines of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Batch = dict[str, Any]
 
 
 class ConnectorV2(MayBeNamed):
-    """A piece: subclass it, and write ``__call__``, and :meth:`recompute_output_observation_space` where observations
-    become others.
+    """A connector piece. A subclass defines ``__call__``, and :meth:`recompute_output_observation_space` if it changes
+    the observation space.
 
     Args:
-        input_observation_space: of what it is given; ``None``: filled in by what it is put into.
-        input_action_space: of the environment's actions.
+        input_observation_space: space of its inputs; ``None``: filled in by its pipeline.
+        input_action_space: space of the environment's actions.
         kwargs: none are read.
     """
 
@@ -54,17 +54,18 @@ class ConnectorV2(MayBeNamed):
         metrics: Any = None,
         **kwargs: Any,
     ) -> Batch:
-        """What becomes of a batch.
+        """Transforms a batch.
 
         Args:
-            rl_module: before or behind a module, that; before a learner, the learner's modules by name.
-            batch: columns so far; before a module none at first; behind it ``actions``, and of a stochastic module
+            rl_module: the module, for pieces before or behind it; the learner's modules by name, for pieces before a
+                learner.
+            batch: the columns so far; before a module none at first; behind it ``actions``, and for a stochastic module
                 ``action_dist_inputs`` and ``action_logp``, each ``{(episode's name,): [item]}``.
             episodes: each :class:`~polyak.compat.rllib_face.connectors.episodes.SingleAgentEpisode` with a new
                 observation, which is its last; before a learner, all stretches of a rollout.
             explore: whether the module will explore.
-            shared_data: what pieces leave to each other, kept as long as the environments.
-            metrics: where to log.
+            shared_data: data that pieces share, kept as long as the environments.
+            metrics: the logger.
             kwargs: none so far.
 
         Returns:
@@ -75,16 +76,16 @@ class ConnectorV2(MayBeNamed):
     # -- spaces --------------------------------------------------------------------------------------------------------
 
     def recompute_output_observation_space(self, input_observation_space: Any, input_action_space: Any) -> Any:
-        """The space of observations after it: here the same as before."""
+        """Returns the space of observations after it: here the same as before."""
         return input_observation_space
 
     def recompute_output_action_space(self, input_observation_space: Any, input_action_space: Any) -> Any:
-        """The space of actions after it: here the same as before."""
+        """Returns the space of actions after it: here the same as before."""
         return input_action_space
 
     @property
     def input_observation_space(self) -> Any:
-        """Of what it is given."""
+        """The space of its inputs."""
         return self._input_observation_space
 
     @input_observation_space.setter
@@ -95,7 +96,7 @@ class ConnectorV2(MayBeNamed):
 
     @property
     def input_action_space(self) -> Any:
-        """Of the environment's actions."""
+        """The space of the environment's actions."""
         return self._input_action_space
 
     @input_action_space.setter
@@ -106,22 +107,22 @@ class ConnectorV2(MayBeNamed):
 
     @property
     def observation_space(self) -> Any:
-        """Of what comes out of it."""
+        """The space of its outputs."""
         return self._observation_space
 
     @property
     def action_space(self) -> Any:
-        """Of actions after it."""
+        """The space of actions after it."""
         return self._action_space
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """What it has learned, for checkpoints and for those that evaluate: here nothing."""
+        """Returns the learned state, for checkpoints and for evaluators: nothing by default."""
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned."""
+        """Restore a state that :meth:`get_state` returned."""
 
     # -- episodes and batches ------------------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class ConnectorV2(MayBeNamed):
     def single_agent_episode_iterator(
         episodes: Sequence[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: Any = None
     ) -> Iterator[Any]:
-        """The episodes, each by itself, or with its entries of a column."""
+        """Yields the episodes, each by itself, or with its entries of a column."""
         if zip_with_batch_column is None:
             yield from episodes
             return
@@ -159,7 +160,7 @@ class ConnectorV2(MayBeNamed):
         num_items: int,
         single_agent_episode: SingleAgentEpisode | None = None,
     ) -> None:
-        """Put ``num_items`` items at the end of a column: a list of them, or arrays with one in each row."""
+        """Append ``num_items`` items to a column: a list of them, or arrays with one in each row."""
         items = items_to_add if isinstance(items_to_add, list) else _rows(items_to_add, num_items)
         fix = f"num_items is {num_items}."
         require(len(items) == num_items, "items_to_add", f"{len(items)} items", fix)
@@ -194,11 +195,11 @@ def _rows(items: Any, number: int) -> list[Any]:
 
 
 class ConnectorPipelineV2(ConnectorV2):
-    """Pieces one after another.
+    """A pipeline of pieces.
 
     Args:
-        input_observation_space: of what the first is given.
-        input_action_space: of the environment's actions.
+        input_observation_space: space of the first piece's inputs.
+        input_action_space: space of the environment's actions.
         connectors: the pieces.
     """
 
@@ -231,7 +232,7 @@ class ConnectorPipelineV2(ConnectorV2):
         return batch
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """By number and class of each piece that has one."""
+        """Returns the state of each piece that has one, by number and class."""
         named = {name: one.get_state() for name, one in self._named().items()}
         return {name: state for name, state in named.items() if state}
 
@@ -298,10 +299,10 @@ class EnvToModulePipeline(ConnectorPipelineV2):
         return {Columns.OBS: mapped_parts(stacked(found), lambda part: torch.from_numpy(np.asarray(part)))}
 
     def observations(self, **given: Any) -> list[Any]:
-        """What the pieces make of the last observation of each episode.
+        """Returns the pieces' output for the last observation of each episode.
 
         Raises:
-            NotImplementedError: they add other columns.
+            NotImplementedError: the pieces add other columns.
         """
         given.setdefault("shared_data", {})
         if given["shared_data"] is None:

@@ -23,7 +23,7 @@ from polyak.hyperparameters.declaration import require
 
 
 class DefaultPiece(ConnectorV2):
-    """One of RLlib's own. This one does nothing itself: the algorithm does the work, where the piece stands."""
+    """One of RLlib's default pieces. It marks a place; the algorithm does the work there."""
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
         return batch
@@ -50,8 +50,8 @@ def _at_last(value: bool, steps: int) -> list[bool]:
 
 
 class AddOneTsToEpisodesAndTruncate(Adding):
-    """Adds a step to each episode, whose observation is worth what followed the last one; no loss counts it
-    (``loss_mask``). An episode that goes on is truncated there."""
+    """Adds a step to each episode, whose observation has the value of the successor; losses skip it (``loss_mask``). A
+    continuing episode is truncated there."""
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
         episodes[:] = [one.extended() for one in episodes]
@@ -88,7 +88,7 @@ class AddStatesFromEpisodesToBatch(Adding):
 
 
 def sequence_length(modules: Any) -> int | None:
-    """Steps of the sequences that the only agent's module learns from; ``None``: it is not recurrent."""
+    """Returns the steps of the sequences that the agent's module learns from; ``None`` if it is not recurrent."""
     module = modules[DEFAULT_MODULE_ID]
     if not module.is_stateful():
         return None
@@ -97,12 +97,12 @@ def sequence_length(modules: Any) -> int | None:
 
 
 class GeneralAdvantageEstimation(DefaultPiece):
-    """Adds advantages, of mean 0 and standard deviation 1, and what state values are to become.
+    """Adds advantages, of mean 0 and standard deviation 1, and value targets.
 
     Args:
         gamma: discount factor.
         lambda_: trace decay.
-        critic: whether there are state values; without they count 0.
+        critic: whether there are state values; they are 0 otherwise.
     """
 
     def __init__(self, *, gamma: float = 0.99, lambda_: float = 1.0, critic: bool = True) -> None:
@@ -135,8 +135,8 @@ class GeneralAdvantageEstimation(DefaultPiece):
 
 
 def padded(column: np.ndarray, lengths: list[int], steps: int | None) -> np.ndarray:
-    """Rows [R, ...] of episodes as sequences [S, steps, ...] that end in zeros where an episode does; the rows
-    themselves without ``steps``."""
+    """Pads rows [R, ...] of episodes to sequences [S, steps, ...] with zeros after the end of an episode; returns the
+    rows themselves without ``steps``."""
     if steps is None:
         return column
     found, begin = [], 0
@@ -149,7 +149,7 @@ def padded(column: np.ndarray, lengths: list[int], steps: int | None) -> np.ndar
 
 
 def unpadded(column: torch.Tensor, lengths: list[int], steps: int | None) -> torch.Tensor:
-    """The inverse of :func:`padded`."""
+    """Inverts :func:`padded`."""
     if steps is None:
         return column
     counts = [-(-length // steps) for length in lengths]
@@ -157,21 +157,21 @@ def unpadded(column: torch.Tensor, lengths: list[int], steps: int | None) -> tor
 
 
 class AddObservationsFromEpisodesToBatch(Adding):
-    """Adds what each step was chosen by."""
+    """Adds the observation of each step."""
 
     def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
         return {Columns.OBS: (episode.seen or episode.observations)[: len(episode)]}
 
 
 class AddNextObservationsFromEpisodesToTrainBatch(Adding):
-    """Adds what each step led to."""
+    """Adds the successor observation of each step."""
 
     def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
         return {Columns.NEXT_OBS: (episode.seen or episode.observations)[1 : len(episode) + 1]}
 
 
 class AddColumnsFromEpisodesToTrainBatch(Adding):
-    """Adds actions, rewards, how episodes have ended, and what else the module said."""
+    """Adds actions, rewards, ends of episodes, and the module's further outputs."""
 
     def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
         said = {k: v for k, v in episode.extra_model_outputs.items() if k not in (Columns.STATE_IN, Columns.STATE_OUT)}
@@ -208,8 +208,8 @@ class NumpyToTensor(DefaultPiece):
     """Makes tensors of arrays, with observations as modules read them.
 
     Attributes:
-        read: from observations of the environment to those of modules.
-        device: where to put them.
+        read: maps observations of the environment to those of modules.
+        device: device of the tensors.
     """
 
     def __init__(self, *, device: Any = "cpu") -> None:
@@ -245,10 +245,11 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
         """Leave out pieces whose work is done before the module.
 
         Args:
-            before: the pieces there.
+            before: the pieces before the module.
 
         Raises:
-            HyperparameterError: one that rewrites observations, and none there does the same; or a filter.
+            HyperparameterError: a piece rewrites observations, and no piece before the module does the same; or a
+                filter.
         """
         for piece in self.own:
             fix = "filters stand in env_to_module_connector."
@@ -288,15 +289,15 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
         self._closed = True
 
     def batched(self, episodes: list[Any], device: Any, **given: Any) -> dict[str, Batch]:
-        """What the pieces make of episodes: name of a module -> its columns, tensors [R, ...].
+        """Returns the pieces' output for episodes: name of a module -> its columns, tensors [R, ...].
 
         Args:
-            episodes: the list is changed, and they are not.
-            device: where to put the columns.
-            given: ``rl_module``, ``metrics``, and what else pieces are called with.
+            episodes: the list is changed, the episodes are not.
+            device: device of the columns.
+            given: ``rl_module``, ``metrics``, and further arguments of pieces.
 
         Raises:
-            HyperparameterError: a column has more rows or fewer, or is of a module that is not there.
+            HyperparameterError: a column has another number of rows, or belongs to an unknown module.
         """
         episodes[:] = [copy.copy(one).to_numpy() for one in episodes]
         (last,) = (one for one in self.connectors if type(one) is NumpyToTensor)

@@ -1,4 +1,4 @@
-"""Environments whose observations pass the pieces of a program before a module is shown them."""
+"""Environments whose observations pass through the pieces of a program before a module gets them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from polyak.hyperparameters.declaration import require
 
 
 class ConnectedEnv(VecEnvWrapper):
-    """Environments whose observations pass pieces.
+    """Environments whose observations pass through pieces.
 
     Args:
         env: the environments.
         pipeline: the pieces.
 
     Attributes:
-        rl_module: what pieces are shown of the module; ``None`` until there is one.
-        metrics: where they log.
+        rl_module: the module for pieces; ``None`` until there is one.
+        metrics: their logger.
         explore: whether the module explores.
-        keeps: whether episodes wait until :meth:`taken` asks for them.
-        whole: all pieces and the filter before the module, of which these may be some.
-        acting: the pieces that actions pass; none of them, mostly.
-        shared: what all these leave to each other.
-        episodes: [N] those that have not ended.
+        keeps: whether episodes are kept until :meth:`taken` returns them.
+        whole: all pieces and the filter before the module, which may include further ones.
+        acting: the pieces for actions, usually none.
+        shared: data that all pieces share.
+        episodes: [N] the running episodes.
     """
 
     def __init__(self, env: VecEnv, pipeline: EnvToModulePipeline) -> None:
@@ -104,14 +104,14 @@ class ConnectedEnv(VecEnvWrapper):
         return self._whole(mapped_parts(observations, lambda part: np.array(part[index])))
 
     def _whole(self, observation: Any) -> Any:
-        """A nested observation of which the environments have the parts by name."""
+        """Returns the nested observation whose parts the environments have by name."""
         own = self.pipeline.input_observation_space
         if not is_nested(own):
             return observation
         return compose(own, iter([observation[part.name] for part in parts(own)]))
 
     def _shown(self, episodes: list[SingleAgentEpisode]) -> list[Any]:
-        """What the pieces make of the last observation of each."""
+        """Returns the pieces' output for the last observation of each episode."""
         found = self.pipeline.observations(
             rl_module=self.rl_module,
             episodes=episodes,
@@ -123,7 +123,7 @@ class ConnectedEnv(VecEnvWrapper):
         return [_fitted(one, self.observation_space) for one in found]
 
     def taken(self) -> list[list[SingleAgentEpisode]]:
-        """[N] of each environment the stretches of episodes since this was asked last, in order."""
+        """Returns for each environment [N] the stretches of episodes since the last call, in order."""
         found, self._ended = self._ended, [[] for _ in range(self.num_envs)]
         for index, one in enumerate(self.episodes):
             if len(one):
@@ -136,7 +136,7 @@ _COUNT = "they made another number of observations than there are episodes."
 
 
 def _fitted(observation: Any, space: spaces.Space) -> Any:
-    """An observation with the shapes and types of its space.
+    """Returns an observation with the shapes and types of its space.
 
     Raises:
         HyperparameterError: it has others.
@@ -162,7 +162,7 @@ class BoundFilter(ConnectorV2):
     """A filter with the statistics of environments, for programs that call the pieces themselves.
 
     Args:
-        env: whose statistics.
+        env: the environments with the statistics.
     """
 
     def __init__(self, env: FilteredEnv) -> None:
@@ -187,14 +187,14 @@ class _Vector:
 
 
 def connected(env: VecEnv, own: Any, own_actions: Any, config: Any, training: bool) -> VecEnv:
-    """Environments under the filter and the pieces of a config, if it has some.
+    """Wraps environments in the filter and the pieces of a config, if it has any.
 
     Args:
         env: the environments.
-        own: their space of observations, of which ``env`` has the parts by name where it is nested.
+        own: their observation space; if it is nested, ``env`` has its parts by name.
         own_actions: their space of actions in their own units.
-        config: whose pieces.
-        training: whether it is to learn in: statistics then follow what is seen.
+        config: the config.
+        training: whether they are for training, which updates statistics.
     """
     known = {"__env__": (own, own_actions), "__env_single__": (own, own_actions)}
     pipeline = config.build_env_to_module_connector(env=_Vector(env, own, own_actions), spaces=known)
@@ -235,12 +235,13 @@ def _passing(env: VecEnv, run: list[Any], own: Any, own_actions: Any) -> VecEnv:
 
 
 def state_of_pieces(env: Any) -> dict[str, Any]:
-    """What the pieces of environments have learned, ``env_to_module`` and ``module_to_env``, those that there are."""
+    """Returns the learned state of the environments' pieces, ``env_to_module`` and ``module_to_env``, where they
+    exist."""
     return {name: pieces.get_state() for name, pieces in _pieces(env).items()}
 
 
 def load_state_of_pieces(env: Any, state: Mapping[str, Any]) -> None:
-    """Put back what :func:`state_of_pieces` returned, or some of it."""
+    """Restore a state that :func:`state_of_pieces` returned, or parts of it."""
     for name, pieces in _pieces(env).items():
         if name in state:
             pieces.set_state(state[name])
@@ -254,7 +255,7 @@ def _pieces(env: Any) -> dict[str, ConnectorPipelineV2]:
 
 
 def layers_of(env: Any) -> list[ConnectedEnv]:
-    """Those of environments that pass pieces, the outermost first."""
+    """Returns the layers of environments with pieces, the outermost first."""
     found = []
     while isinstance(env, VecEnvWrapper):
         if isinstance(env, ConnectedEnv):

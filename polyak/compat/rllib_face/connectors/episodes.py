@@ -1,4 +1,4 @@
-"""An episode with all that a connector piece may ask of it, and what it may write into it."""
+"""An episode with everything that a connector piece may read and write."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from polyak.envs.nested_spaces import is_composed
 from polyak.hyperparameters.declaration import require
 
 LOOKBACK = 1000
-"""Steps of an endless episode of which no more than twice as many are kept."""
+"""Steps of an endless episode; at most twice as many are kept."""
 
 
 class SingleAgentEpisode:
-    """A stretch of an episode: T steps, and T + 1 observations, the first from before them.
+    """A stretch of an episode: T steps and T + 1 observations.
 
     Args:
         id_: its name; ``None`` makes one.
-        observations: [T + 1] the first of them from the reset.
-        observation_space: of these; fills in what lies before the first one.
+        observations: [T + 1]; the first is that of the reset.
+        observation_space: their space; fills in entries before the first one.
         action_space: fills in and encodes actions.
         infos: [T + 1]; ``None``: empty ones.
         actions: [T]
         rewards: [T]
-        terminated, truncated: how it has ended.
+        terminated, truncated: whether and how it has ended.
         t_started: steps of the episode before these.
-        extra_model_outputs: name -> [T] what else the module said when it chose the actions.
-        kwargs: RLlib's others, which must be ``None``.
+        extra_model_outputs: name -> [T] further outputs of the module for the actions.
+        kwargs: RLlib's other arguments, which must be ``None``.
 
     Attributes:
-        seen: [T + 1] observations as the module was shown them, where pieces have changed them; else ``None``.
+        seen: [T + 1] observations as the module got them, if pieces have changed them; else ``None``.
     """
 
     seen: list[Any] | None = None
@@ -101,7 +101,7 @@ class SingleAgentEpisode:
         truncated: bool = False,
         extra_model_outputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """One more step, and the observation that it led to."""
+        """Appends a step and its successor observation."""
         self.observations.append(observation)
         self.actions.append(action)
         self.rewards.append(float(reward))
@@ -111,7 +111,8 @@ class SingleAgentEpisode:
             self.extra_model_outputs.setdefault(name, []).append(value)
 
     def extended(self) -> SingleAgentEpisode:
-        """Another, with one step more, which leads where the last one led; it is cut short there, unless it ended."""
+        """Returns an episode with a further step, whose observation is the last one; it is truncated there, unless it
+        ended."""
         other = copy.copy(self)
         for name in ("observations", "actions", "infos", "seen"):
             if (values := getattr(self, name)) is not None:
@@ -122,13 +123,13 @@ class SingleAgentEpisode:
         return other
 
     def to_numpy(self) -> SingleAgentEpisode:
-        """Itself: from here on several values come as one array."""
+        """Returns itself; from then on several values are returned as one array."""
         self.is_numpy = True
         return self
 
     def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
-        """What continues it: another stretch, which begins with its last observation and ``len_lookback_buffer`` steps
-        before that."""
+        """Returns the next stretch, which begins with the last observation and ``len_lookback_buffer`` steps before
+        it."""
         back = min(len_lookback_buffer, len(self))
         part = slice(len(self) - back, None)
         other = SingleAgentEpisode(
@@ -145,10 +146,11 @@ class SingleAgentEpisode:
         other.custom_data = self.custom_data
         return other
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- properties
+    # --------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Steps."""
+        """Returns the number of steps."""
         return len(self.actions)
 
     env_steps = agent_steps = __len__
@@ -175,26 +177,26 @@ class SingleAgentEpisode:
     # -- reading and writing -------------------------------------------------------------------------------------------
 
     def get_observations(self, indices: Any = None, **how: Any) -> Any:
-        """Observations at an index, a slice or a list of indices; ``None``: all.
+        """Returns observations at an index, a slice or a list of indices; ``None``: all.
 
         Args:
             indices: negative ones count from the end.
-            how: ``neg_index_as_lookback``: negative ones lie before the first. ``fill``: what stands where there is
-                none; ``None``: an index must be in the episode. RLlib's others must not be set.
+            how: ``neg_index_as_lookback``: negative indices are before the first observation. ``fill``: the value of
+                missing entries; ``None``: an index must be in the episode. RLlib's others must not be set.
         """
         return self._got(self.observations, indices, self.observation_space, **how)
 
     def get_actions(self, indices: Any = None, *, one_hot_discrete: bool = False, **how: Any) -> Any:
-        """As :meth:`get_observations`: actions as the module chose them; choices as a 1 among zeros with
-        ``one_hot_discrete``."""
+        """Returns actions as the module chose them; choices as one-hot vectors with ``one_hot_discrete``: see
+        :meth:`get_observations`."""
         return self._got(self.actions, indices, self.action_space, one_hot_discrete, **how)
 
     def get_rewards(self, indices: Any = None, **how: Any) -> Any:
-        """As :meth:`get_observations`."""
+        """Returns rewards: see :meth:`get_observations`."""
         return self._got(self.rewards, indices, None, **how)
 
     def get_extra_model_outputs(self, key: str | None = None, indices: Any = None, **how: Any) -> Any:
-        """As :meth:`get_observations`, of what the module said under a name; ``None``: of all, by name."""
+        """Returns the module's outputs under a name, or of all names in a dict: see :meth:`get_observations`."""
         names = list(self.extra_model_outputs) if key is None else [key]
         found = {name: self._got(self.extra_model_outputs[name], indices, None, **how) for name in names}
         return found if key is None else found[key]
@@ -202,7 +204,7 @@ class SingleAgentEpisode:
     def get_infos(
         self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None, **kwargs: Any
     ) -> Any:
-        """As :meth:`get_observations`; always a list of them, or one."""
+        """Returns a single info or a list of them: see :meth:`get_observations`."""
         at = _at(indices, len(self.infos), neg_index_as_lookback)
         if isinstance(at, int):
             return _one(self.infos, at, fill is not None, fill)
@@ -239,7 +241,7 @@ class SingleAgentEpisode:
         _put(self.observations, new_data, at_indices, neg_index_as_lookback)
 
     def set_rewards(self, *, new_data: Any, at_indices: Any = None, neg_index_as_lookback: bool = False) -> None:
-        """As :meth:`set_observations`."""
+        """Sets rewards: see :meth:`set_observations`."""
         if not self.is_numpy:
             self._fixed(None, "set_rewards")
         _put(self.rewards, new_data, at_indices, neg_index_as_lookback)
@@ -253,7 +255,7 @@ class SingleAgentEpisode:
         self._fixed(None, "set_actions")
 
     def _fixed(self, values: list[Any] | None, method: str) -> None:
-        """Refuse to write what nothing would read."""
+        """Refuse to set values that nothing would read."""
         if self.is_numpy or values is None:
             allowed = "set_rewards" if self.is_numpy else "set_observations"
             raise NotImplementedError(
@@ -272,7 +274,7 @@ def _rows(values: Any) -> list[Any]:
 
 
 def _at(indices: Any, length: int, lookback: bool) -> Any:
-    """One index from the start, or several; of those before the start negative ones."""
+    """Returns one index from the start, or several; indices before the start are negative."""
 
     def absolute(index: int) -> int:
         return index if index >= 0 or lookback else index + length
@@ -297,7 +299,7 @@ def _one(values: Sequence[Any], index: int, fills: bool, blank: Any) -> Any:
 
 
 def _blank(fill: Any, space: spaces.Space | None, values: Sequence[Any], hot: bool) -> Any:
-    """``fill`` in the shape of a value."""
+    """Returns ``fill`` in the shape of a value."""
     if hot and space is not None and not isinstance(space, spaces.Box):
         return np.full(spaces.flatdim(space), fill, np.float32)
     if values:
@@ -308,7 +310,7 @@ def _blank(fill: Any, space: spaces.Space | None, values: Sequence[Any], hot: bo
 
 
 def mapped_parts(value: Any, change: Callable[[Any], Any]) -> Any:
-    """What a function makes of each part of a value, which may be a dict or a tuple of others."""
+    """Applies a function to each part of a value, which may be a nested dict or tuple."""
     if isinstance(value, Mapping):
         return {name: mapped_parts(part, change) for name, part in value.items()}
     return tuple(mapped_parts(part, change) for part in value) if isinstance(value, tuple) else change(value)
@@ -324,7 +326,7 @@ def one_hot(value: Any, space: spaces.Space | None) -> Any:
 
 
 def stacked(values: Sequence[Any]) -> Any:
-    """Several values as one with a further dimension in front: arrays, or dicts and tuples of them."""
+    """Stacks several values along a new first dimension: arrays, or dicts and tuples of them."""
     first = values[0] if len(values) else np.zeros(0)
     if isinstance(first, Mapping):
         return {name: stacked([one[name] for one in values]) for name in first}

@@ -1,4 +1,4 @@
-"""What the settings of connectors stand for."""
+"""The conversion of connector settings to pieces."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from polyak.hyperparameters.declaration import require
 
 
 def pieces_of(argument: str, given: Any, *known: Any) -> list[Any]:
-    """The pieces that a setting stands for, new ones.
+    """Makes the pieces of a setting.
 
     Args:
-        argument: its name.
+        argument: name of the setting.
         given: a function, or a filter.
-        known: what the function is called with, as far as it has arguments.
+        known: arguments of the function, as far as it takes them.
 
     Raises:
-        HyperparameterError: it stands for something else, or for a piece with a method that nothing would call.
+        HyperparameterError: the setting has another value, or a piece has a method that nothing would call.
     """
     fix = "give a function that returns a ConnectorV2 or a list of them, so that each place has pieces of its own."
     require(not isinstance(given, ConnectorV2 | list | tuple) or _filters(given), argument, given, fix)
@@ -46,10 +46,10 @@ def pieces_of(argument: str, given: Any, *known: Any) -> list[Any]:
 
 
 def filter_of(given: Any) -> MeanStdFilter | None:
-    """The filter that ``env_to_module_connector`` stands for; ``None``: for nothing.
+    """Returns the filter in ``env_to_module_connector``; ``None`` without one.
 
     Raises:
-        HyperparameterError: it stands for something else.
+        HyperparameterError: the setting has another value.
     """
     found = pieces_of("env_to_module_connector", given, None, None, None)
     fix = "there is MeanStdFilter: give one, or a function that returns one. All else is a wrapper of the environment."
@@ -63,7 +63,7 @@ def _filters(given: Any) -> bool:
 
 
 def _arguments(function: Any, most: int) -> int:
-    """How many arguments by position a function can be given."""
+    """Returns the number of positional arguments that a function can take."""
     kinds = [one.kind for one in inspect.signature(function).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return most
@@ -72,14 +72,14 @@ def _arguments(function: Any, most: int) -> int:
 
 
 def check_connectors(config: Any, base: type) -> None:
-    """Refuse pieces where nothing would call them, without an environment.
+    """Refuse pieces that nothing would call, without an environment.
 
     Args:
-        config: whose settings.
+        config: the config.
         base: the class of configs, whose methods a subclass may override.
 
     Raises:
-        HyperparameterError: naming the setting.
+        HyperparameterError: there is one; the message names the setting.
     """
     before, acting, behind = config.env_to_module_connector, config.module_to_env_connector, config.learner_connector
     known = (("env_to_module_connector", before), ("module_to_env_connector", acting), ("learner_connector", behind))
@@ -105,9 +105,9 @@ def check_connectors(config: Any, base: type) -> None:
 
 
 def _is_filter(given: Any) -> bool:
-    """Whether a setting stands for a filter or for nothing, as far as that is known without environments."""
+    """Whether a setting gives a filter or nothing, as far as that is known without environments."""
     try:
         filter_of(given)
-    except Exception:  # a function that looks at environments makes pieces of its own
+    except Exception:  # a function that reads environments makes its own pieces
         return False
     return True

@@ -1,4 +1,4 @@
-"""What the pieces of a learner make of a rollout, before advantages are estimated, and of replayed rows."""
+"""The application of a learner's pieces to a rollout, before advantages are estimated, and to replayed rows."""
 
 from __future__ import annotations
 
@@ -36,30 +36,29 @@ def episodes_of(columns: Mapping[str, Any]) -> list[SingleAgentEpisode]:
 
 
 def pieces_of_learner(model: Any) -> LearnerConnectorPipeline | None:
-    """The pieces of a model's learner; ``None``: a program has none there."""
+    """Returns the pieces of a model's learner; ``None`` if a program has none there."""
     pipeline = getattr(model.learner, "pipeline", None)
     return pipeline if pipeline is not None and pipeline.own else None
 
 
 def state_of_all(model: Any) -> dict[str, Any]:
-    """What the pieces of a model have learned: ``env_to_module`` and ``learner``, those that there are."""
+    """Returns the learned state of a model's pieces: ``env_to_module`` and ``learner``, where they exist."""
     pipeline = pieces_of_learner(model)
     return state_of_pieces(model.get_env()) | ({} if pipeline is None else {"learner": pipeline.get_state()})
 
 
 def load_state_of_all(model: Any, state: Mapping[str, Any]) -> None:
-    """Put back what :func:`state_of_all` returned, or some of it."""
+    """Restore a state that :func:`state_of_all` returned, or parts of it."""
     load_state_of_pieces(model.get_env(), state)
     if "learner" in state and (pipeline := pieces_of_learner(model)) is not None:
         pipeline.set_state(state["learner"])
 
 
 def check_pieces(model: Any) -> None:
-    """Leave out pieces of a model's learner whose work is done before the module, and refuse those that would do
-    nothing.
+    """Drop pieces of a model's learner whose work is done before the module, and refuse those that would do nothing.
 
     Raises:
-        HyperparameterError: naming what was given.
+        HyperparameterError: the message names the piece.
     """
     layers = layers_of(model.get_env())
     pipeline: LearnerConnectorPipeline = model.learner.pipeline

@@ -16,7 +16,7 @@ from polyak.hyperparameters.declaration import require
 
 
 def _of_one_agent(named: dict[str, Any]) -> dict[str, Any]:
-    """Arguments without those that must not be set where there is one agent."""
+    """Drops arguments that must not be set with one agent, after checking them."""
     for name in ("multi_agent", "agent_ids"):
         value = named.pop(name, None)
         require(not value, name, value, "algorithms here train one agent. Leave it out.")
@@ -24,7 +24,7 @@ def _of_one_agent(named: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rewriting(ConnectorV2):
-    """A piece of which RLlib wants one before a module and another before a learner."""
+    """A piece that RLlib needs twice: before a module and before a learner."""
 
     as_learner_connector = False
 
@@ -33,7 +33,7 @@ class Rewriting(ConnectorV2):
         return space if self.as_learner_connector else self._space_of(space)
 
     def _space_of(self, space: Any) -> Any:
-        """What it makes of observations of a space."""
+        """Returns the space of its outputs for observations of a space."""
         raise NotImplementedError
 
     def same_as(self, other: Any) -> bool:
@@ -48,7 +48,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
     """A piece that needs nothing but the newest observation: write :meth:`preprocess`."""
 
     def preprocess(self, observation: Any, episode: Any) -> Any:
-        """The observation that takes its place."""
+        """Returns the observation that takes its place."""
         raise NotImplementedError(f"{type(self).__name__} must write preprocess(observation, episode).")
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
@@ -59,12 +59,13 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
 
 
 class FlattenObservations(Rewriting, SingleAgentObservationPreprocessor):
-    """Observations of any space as one array [D] float32: entries of a Dict by their keys, and a 1 for each choice.
+    """Flattens observations of any space to one array [D] float32: entries of a Dict by their keys, choices as one-hot
+    vectors.
 
     Args:
-        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
-        as_learner_connector: for ``learner_connector``, beside an equal piece before the module: what the module was
-            shown is learned from.
+        spaces: the spaces of its inputs, and of the environment's actions; ``None``: filled in.
+        as_learner_connector: for ``learner_connector``, with an equal piece before the module: training uses the
+            module's inputs.
         keys_to_remove: entries of a Dict that are left out.
         named: spaces by their names; ``multi_agent`` and ``agent_ids`` must not be set.
     """
@@ -95,14 +96,13 @@ class FlattenObservations(Rewriting, SingleAgentObservationPreprocessor):
 
 
 class FrameStacking(Rewriting):
-    """The last images [H, W, 1] side by side as channels [H, W, num_frames], the newest last; before the first there
-    are zeros.
+    """Stacks the last images [H, W, 1] as channels [H, W, num_frames], the newest last; zeros replace missing ones.
 
     Args:
-        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
-        num_frames: how many.
-        as_learner_connector: for ``learner_connector``, beside an equal piece before the module: what the module was
-            shown is learned from.
+        spaces: the spaces of its inputs, and of the environment's actions; ``None``: filled in.
+        num_frames: number of images.
+        as_learner_connector: for ``learner_connector``, with an equal piece before the module: training uses the
+            module's inputs.
         named: see :class:`FlattenObservations`.
     """
 
@@ -136,9 +136,9 @@ class PrevActionsPrevRewards(SingleAgentObservationPreprocessor):
     last rewards; before the first there are zeros.
 
     Args:
-        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
-        n_prev_actions: how many actions; 0: none.
-        n_prev_rewards: how many rewards; 0: none.
+        spaces: the spaces of its inputs, and of the environment's actions; ``None``: filled in.
+        n_prev_actions: number of actions; 0: none.
+        n_prev_rewards: number of rewards; 0: none.
         named: see :class:`FlattenObservations`.
     """
 

@@ -25,7 +25,7 @@ from polyak.ops.returns import explained_variance_of_tensors
 
 
 class Coefficient(NamedTuple):
-    """A coefficient as RLlib's losses ask for it."""
+    """A coefficient in the form that RLlib's losses read."""
 
     value: Tensor
 
@@ -35,13 +35,13 @@ class Coefficient(NamedTuple):
 
 
 class ActorCriticTorchLearner(TorchLearner):
-    """What they share."""
+    """The base of learners with an actor and a critic."""
 
     policy: Any
 
     @property
     def entropy_coeff_schedulers_per_module(self) -> dict[str, Coefficient]:
-        """Name of a module -> what ``get_current_value()`` says of the weight of its entropy."""
+        """Returns, for each module, the object whose ``get_current_value()`` returns its entropy's weight."""
         return {DEFAULT_MODULE_ID: Coefficient(self.get_buffer("ent_coef"))}
 
     @property
@@ -60,7 +60,7 @@ class ActorCriticTorchLearner(TorchLearner):
         return distribution, values, distribution.logp(actions), distribution.entropy()
 
     def _noting(self, objective: Objective) -> Tensor:
-        """The loss of an objective, whose metrics are reported."""
+        """Returns the loss of an objective, and reports its metrics."""
         self._noted |= dict(objective.metrics)
         return objective.loss
 
@@ -135,7 +135,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
 
 
 class _OfUnrolls(ActorCriticTorchLearner):
-    """Of learners from unrolls of an older policy: each step of every environment is a row."""
+    """The base of learners from unrolls of an older policy: each step of every environment is a row."""
 
     observations: Callable[[Unroll], Any]
     """A method of the learners themselves."""
@@ -156,7 +156,7 @@ class _OfUnrolls(ActorCriticTorchLearner):
         return found | ({name: rows_of(steps.extras[name])} if name in steps.extras else {})
 
     def own_unroll(self, batch: Unroll) -> Update:
-        """A gradient step by what a program has written."""
+        """Makes a gradient step by a program's own methods."""
         return self.own_step({DEFAULT_MODULE_ID: self.batch_of(batch)}, batch)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:

@@ -1,8 +1,8 @@
-"""A learner as RLlib lets programs subclass it: losses of modules, optimizers, gradients, and what happens around them.
+"""A learner that programs subclass by RLlib's API: losses of modules, optimizers, gradients, and hooks around them.
 
-One that changes nothing but what happens around updates makes the gradient steps of polyak's own learner, as compiled
-programs too. One with losses, gradients or optimizers of its own makes each step as RLlib does, line by line: forward
-passes of the modules, :meth:`TorchLearner.compute_losses`, gradients, and a step of each optimizer.
+A subclass that overrides only the hooks makes the gradient steps of polyak's own learner, also as compiled programs.
+One that overrides losses, gradients or optimizers makes each step as RLlib does, line by line: forward passes of the
+modules, :meth:`TorchLearner.compute_losses`, gradients, and a step of each optimizer.
 
 Shapes: B rows.
 """
@@ -35,7 +35,7 @@ from polyak.warning import advise
 Batch = dict[str, Any]
 Gradients = dict[nn.Parameter, Tensor | None]
 SAMPLED = "num_env_steps_sampled_lifetime"
-"""Name of the environment steps so far among ``timesteps``."""
+"""The key of the environment steps so far in ``timesteps``."""
 LOSSES = (
     *("should_module_be_updated", "compute_losses", "compute_loss_for_module", "compute_gradients"),
     *("postprocess_gradients", "postprocess_gradients_for_module", "apply_gradients"),
@@ -51,25 +51,25 @@ class Registered(NamedTuple):
     optimizer: Optimizer
     parameters: list[nn.Parameter]
     rate: Any
-    """Its learning rate: a number, or points [[environment step, value], ...]; ``None``: as it is."""
+    """Its learning rate: a number, or points [[environment step, value], ...]; ``None``: unchanged."""
 
 
 class TorchLearner(Learner):
-    """What all learners of RLlib's have.
+    """The base class of learners with RLlib's API.
 
     Args:
-        recipe: polyak's, of policy, optimizer and hyper-parameters.
+        recipe: polyak's recipe of policy, optimizer and hyper-parameters.
 
     Attributes:
-        metrics: where a subclass logs: ``self.metrics.log_value((module_id, name), value, window=1)`` is reported as
+        metrics: the logger of a subclass: ``self.metrics.log_value((module_id, name), value, window=1)`` is reported as
             ``learners/module_id/name``.
         beside: the modules that only the learner has, by name.
-        pipeline: the pieces; ``None``: it passes none.
-        batches: name of a module -> the columns that were learned from last.
+        pipeline: the pieces; ``None``: there are none.
+        batches: name of a module -> the columns of the last update.
     """
 
     config: ClassVar[Any] = None
-    """Of the algorithm, frozen."""
+    """The algorithm's config, frozen."""
     framework = "torch"
     reasons: ClassVar[Mapping[str, str]] = {}
     """Further methods that are not called, and why."""
@@ -95,16 +95,16 @@ class TorchLearner(Learner):
 
     @classmethod
     def face(cls) -> type[TorchLearner]:
-        """The class of this package that a program's own derives from."""
+        """Returns the class of this package that a program's own derives from."""
         return next(base for base in cls.__mro__ if base.__module__.startswith(__package__ or ""))
 
     @classmethod
     def own(cls) -> list[str]:
-        """The methods of losses, gradients and optimizers that a program has written."""
+        """Returns the methods of losses, gradients and optimizers that a program has written."""
         return changed(cls, cls.face(), [*LOSSES, *OPTIMIZERS])
 
     def build(self) -> None:
-        """Set up what it needs; called once. A subclass calls ``super().build()``, too."""
+        """Make modules, pieces and optimizers; called once. A subclass calls ``super().build()``, too."""
         if self.config.shown_to_pieces is not None:
             agents = self.module[DEFAULT_MODULE_ID]
             spaces = agents.observation_space, agents.action_space
@@ -128,13 +128,13 @@ class TorchLearner(Learner):
         self._schedulers = [kind(one) for one in self.optimizers.values() for kind in kinds]
 
     def _read(self, observations: Any) -> Any:
-        """Observations as environments have them, as modules read them."""
+        """Converts observations of environments to the inputs of modules."""
         policy: Any = self.policy
         turned, read = policy._turned, policy.preprocess
         return read(observations.movedim(-1, 1)).movedim(1, -1) if turned else read(observations)
 
     def shutdown(self) -> None:
-        """The algorithm is stopped. A subclass may end what it has begun."""
+        """Called when the algorithm is stopped; does nothing by default."""
 
     # -- modules -------------------------------------------------------------------------------------------------------
 
@@ -166,17 +166,17 @@ class TorchLearner(Learner):
 
     @property
     def device(self) -> torch.device:
-        """Where it learns."""
+        """The device of the parameters."""
         return next(self.parameters()).device
 
     _device = device
 
     def get_parameters(self, module: nn.Module) -> list[nn.Parameter]:
-        """Those of a module or a part of one."""
+        """Returns the parameters of a module or a part of one."""
         return list(module.parameters())
 
     def get_param_ref(self, param: nn.Parameter) -> nn.Parameter:
-        """What a parameter is called in a dict of gradients: itself."""
+        """Returns the key of a parameter in a dict of gradients: itself."""
         return param
 
     # -- optimizers ----------------------------------------------------------------------------------------------------
@@ -202,14 +202,14 @@ class TorchLearner(Learner):
         params: Sequence[nn.Parameter],
         lr_or_lr_schedule: Any = None,
     ) -> None:
-        """Let an optimizer make steps.
+        """Register an optimizer, which then makes steps.
 
         Args:
-            module_id: of which module.
-            optimizer_name: its name among those of the module.
-            optimizer: already made.
-            params: those that it moves.
-            lr_or_lr_schedule: its learning rate, a number or points [[environment step, value], ...], which it is given
+            module_id: name of the module.
+            optimizer_name: name of the optimizer within the module.
+            optimizer: the optimizer.
+            params: its parameters.
+            lr_or_lr_schedule: its learning rate, a number or points [[environment step, value], ...], which is set
                 after each update; ``None``: the optimizer's own.
 
         Raises:
@@ -236,15 +236,15 @@ class TorchLearner(Learner):
             super()._set_learning_rate(value)
 
     def get_optimizer(self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = "default_optimizer") -> Optimizer:
-        """One of a module's.
+        """Returns one of a module's optimizers.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: there is no such optimizer.
         """
         return dict(self.get_optimizers_for_module(module_id))[optimizer_name]
 
     def get_optimizers_for_module(self, module_id: str = DEFAULT_MODULE_ID) -> list[tuple[str, Optimizer]]:
-        """Those of a module, with their names."""
+        """Returns the optimizers of a module, with their names."""
         if not self._registered:
             return [("default_optimizer", one) for one in self.optimizers.values()]
         own = [one for one in self._registered.values() if one.module_id == module_id]
@@ -256,23 +256,24 @@ class TorchLearner(Learner):
         return bool(self._registered or self._schedulers)
 
     def rates(self, module_id: str) -> dict[str, float]:
-        """The learning rates of a module's optimizers, as they are reported."""
+        """Returns the learning rates of a module's optimizers, as they are reported."""
         optimizers = self.get_optimizers_for_module(module_id)
         return {f"{name}_learning_rate": float(one.param_groups[0]["lr"]) for name, one in optimizers}
 
     def filter_param_dict_for_optimizer(self, param_dict: Gradients, optimizer: Optimizer) -> Gradients:
-        """The entries of a dict that are of an optimizer's parameters."""
+        """Returns the entries of a dict that are of an optimizer's parameters."""
         return {p: param_dict[p] for group in optimizer.param_groups for p in group["params"] if p in param_dict}
 
-    # -- what happens around updates -----------------------------------------------------------------------------------
+    # -- hooks around updates
+    # ----------------------------------------------------------------------------------------------
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Before each update; ``timesteps`` has the environment steps so far as ``"num_env_steps_sampled_lifetime"``. A
-        subclass may do what it likes."""
+        """Called before each update; ``timesteps`` has the environment steps so far as
+        ``"num_env_steps_sampled_lifetime"``. Does nothing by default."""
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers, or
-        lets the config's schedulers do so."""
+        """Called after each update. A subclass calls ``super()``, which moves the learning rates of registered
+        optimizers, or lets the config's schedulers do so."""
         for scheduler in self._schedulers:
             scheduler.step()
         if not self._schedulers:
@@ -280,7 +281,7 @@ class TorchLearner(Learner):
 
     @contextmanager
     def _one_update(self, timesteps: Mapping[str, Any] | None = None) -> Iterator[None]:
-        """Around an update."""
+        """The context of an update."""
         given = {name: value for name, value in (timesteps or {}).items() if value is not None}
         timesteps = {SAMPLED: self.counts(), **given}
         self.before_gradient_based_update(timesteps=timesteps)
@@ -296,7 +297,7 @@ class TorchLearner(Learner):
     # -- one gradient step ---------------------------------------------------------------------------------------------
 
     def _why_plainly(self) -> str | None:
-        """What makes gradient steps run line by line; ``None``: they may be compiled programs."""
+        """Returns the reason for running gradient steps line by line; ``None`` if they may be compiled programs."""
         if own := self.own():
             return f"{type(self).__name__}.{own[0]}() of learner_class"
         if self.beside:
@@ -318,7 +319,7 @@ class TorchLearner(Learner):
         self.run = partial(self._run_plainly, self.run)
 
     def _run_plainly(self, run: Callable[..., Any], method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """Call a method by ``run``, or line by line where a program's parts ask for it."""
+        """Call a method by ``run``, or line by line if a program's parts require it."""
         plainly = method.__name__ == "gradient_step" and self.plainly
         return self.eagerly(method, batch, *static) if plainly else run(method, batch, *static)
 
@@ -328,7 +329,7 @@ class TorchLearner(Learner):
         return self._plain is not None
 
     def passed(self, episodes: list[Any]) -> dict[str, Batch]:
-        """What the pieces make of episodes: name of a module -> its columns [R, ...]."""
+        """Returns the pieces' output for episodes: name of a module -> its columns [R, ...]."""
         return self._learner_connector.batched(episodes, self.device, rl_module=self.module, metrics=self.metrics)
 
     def learn_from_episodes(
@@ -340,17 +341,17 @@ class TorchLearner(Learner):
         minibatch_size: int | None = None,
         shuffle_batch_per_epoch: bool = False,
     ) -> dict[str, list[Tensor]]:
-        """Make gradient steps on what the pieces make of episodes.
+        """Make gradient steps on the pieces' output for episodes.
 
         Args:
-            episodes: of which none is changed.
+            episodes: the episodes, which are not changed.
             timesteps: see :meth:`before_gradient_based_update`; ``None``: the steps so far.
             num_epochs: passes over all rows. The last minibatch is filled up with rows of another pass.
-            minibatch_size: rows of a gradient step; of recurrent modules the steps of its sequences; ``None``: all.
-            shuffle_batch_per_epoch: rows come in another order in each pass, where there are several.
+            minibatch_size: rows of a gradient step; for recurrent modules the steps of its sequences; ``None``: all.
+            shuffle_batch_per_epoch: shuffle the rows in each pass, if there are several.
 
         Returns:
-            what was measured by name, of each gradient step.
+            the metrics of each gradient step, by name.
         """
         metrics: dict[str, list[Tensor]] = {}
         with self._one_update(timesteps):
@@ -367,11 +368,11 @@ class TorchLearner(Learner):
         return metrics
 
     def own_step(self, batches: dict[str, Batch], sample: Any = None) -> Update:
-        """A gradient step by what a program has written.
+        """Makes a gradient step by a program's own methods.
 
         Args:
             batches: name of a module -> its columns.
-            sample: the same of the only agent's module as polyak's learner reads it, where its loss wants more.
+            sample: the minibatch of the agent's module in the form of polyak's learner, for losses that need it.
         """
         self._sample, self._noted = sample, {}
         modules = self.module
@@ -397,10 +398,10 @@ class TorchLearner(Learner):
         return True
 
     def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Name of a module -> its loss []: that of :meth:`compute_loss_for_module`, or the module's own.
+        """Returns the loss [] of each module: that of :meth:`compute_loss_for_module`, or the module's own.
 
         Args:
-            fwd_out: name -> what its ``forward_train`` returned.
+            fwd_out: name -> the outputs of its ``forward_train``.
             batch: name -> its columns.
         """
         losses, modules = {}, self.module
@@ -414,13 +415,13 @@ class TorchLearner(Learner):
         return losses
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
-        """The loss [] of a module: here the algorithm's own.
+        """Returns the loss [] of a module, by default the algorithm's.
 
         Args:
             module_id: its name.
-            config: of the algorithm, as ``algorithm_config_overrides_per_module`` has it for this module.
+            config: the algorithm's config with the ``algorithm_config_overrides_per_module`` of this module.
             batch: its columns.
-            fwd_out: what its ``forward_train`` returned of them.
+            fwd_out: the outputs of its ``forward_train`` for them.
         """
         raise NotImplementedError
 
@@ -437,7 +438,8 @@ class TorchLearner(Learner):
             )
 
     def compute_gradients(self, loss_per_module: Mapping[str, Tensor], **kwargs: Any) -> Gradients:
-        """Of the sum of losses, by parameter; of those that it does not depend on there are none."""
+        """Returns the gradients of the sum of losses, by parameter, except for parameters that it does not depend
+        on."""
         params = [p for one in self.optimizers.values() for group in one.param_groups for p in group["params"]]
         for p in params:
             p.grad = None
@@ -447,7 +449,7 @@ class TorchLearner(Learner):
         return {p: p.grad for p in params if p.grad is not None}
 
     def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
-        """What optimizers are given: here :meth:`postprocess_gradients_for_module` of each module."""
+        """Returns the gradients for optimizers: by default :meth:`postprocess_gradients_for_module` of each module."""
         found: Gradients = {}
         for name in self.module:
             own: Gradients = {}
@@ -460,7 +462,7 @@ class TorchLearner(Learner):
     def postprocess_gradients_for_module(
         self, *, module_id: str, config: Any = None, module_gradients_dict: Gradients
     ) -> Gradients:
-        """Limit gradients as ``grad_clip`` and ``grad_clip_by`` say, those of each optimizer together."""
+        """Clip gradients by ``grad_clip`` and ``grad_clip_by``, those of each optimizer together."""
         config = self.config if config is None else config
         most = getattr(self, "max_grad_norm", None) if module_id == DEFAULT_MODULE_ID else config.grad_clip
         if most is not None:
@@ -471,7 +473,7 @@ class TorchLearner(Learner):
         return module_gradients_dict
 
     def apply_gradients(self, gradients_dict: Gradients) -> None:
-        """A step of each optimizer."""
+        """Make a step of each optimizer."""
         for parameter, grad in gradients_dict.items():
             parameter.grad = grad
         for optimizer in self.optimizers.values():
@@ -479,7 +481,7 @@ class TorchLearner(Learner):
 
 
 def in_minibatches(rows: int, size: int, passes: int, shuffled: bool) -> Iterator[Tensor | None]:
-    """The numbers of the rows of one gradient step after another, in so many passes; ``None``: all of them."""
+    """Yields the indices of the rows of each gradient step, in ``passes`` passes; ``None``: all rows."""
     if size >= rows:
         yield from [None] * passes
         return

@@ -45,13 +45,13 @@ class ReportsValues(BeforeDQN):
         return found._replace(metrics={**found.metrics, **reported})
 
     def means(self, q: Tensor) -> Tensor:
-        """Of what is predicted [B, ..., A], action values [B, A]."""
+        """Returns action values [B, A] of predictions [B, ..., A]."""
         found: Tensor = q if q.ndim == 2 else self.policy.q_net.mean(q)
         return found
 
 
 def of_values(q: Tensor) -> dict[str, Tensor]:
-    """What is reported of action values [B]."""
+    """Returns the reported metrics of action values [B]."""
     return {"qf_mean": q.mean(), "qf_max": q.max(), "qf_min": q.min()}
 
 
@@ -64,9 +64,9 @@ class Replayed(dict[str, Any]):
 
 
 class DQNTorchLearner(TorchLearner, ReadsOutputs, ReportsValues, DQNLearner):
-    """DQN's. Columns of a minibatch are observations, actions, rewards (of ``n_step`` steps together), ``new_obs``,
-    ``terminateds``, importance ``weights``, ``n_step``, and ``discounts`` of what ``new_obs`` are worth: 0 where an
-    episode has ended. A dueling module is differentiated as it stands, without the factor of polyak's own heads."""
+    """DQN's learner. Columns of a minibatch are observations, actions, rewards (summed over ``n_step`` steps),
+    ``new_obs``, ``terminateds``, importance ``weights``, ``n_step``, and ``discounts`` of the values of ``new_obs``: 0
+    where an episode has ended. The gradient of a dueling module lacks the factor of polyak's own heads."""
 
     policy: Any
 
@@ -115,12 +115,12 @@ class DQNTorchLearner(TorchLearner, ReadsOutputs, ReportsValues, DQNLearner):
 
 
 def replayed(columns: Batch, batch: Any, config: Any) -> Replayed:
-    """Columns of replayed steps with those that all learners have.
+    """Adds the columns of all replaying learners to those of replayed steps.
 
     Args:
         columns: observations, actions and rewards.
-        batch: polyak's.
-        config: of the algorithm, which says how many rewards are summed.
+        batch: polyak's minibatch.
+        config: the algorithm's config, with the number of rewards that are summed.
     """
     most = config.n_step if isinstance(config.n_step, int) else max(config.n_step)
     steps = torch.full_like(batch.discounts, most)
@@ -136,7 +136,7 @@ def replayed(columns: Batch, batch: Any, config: Any) -> Replayed:
 
 
 class ReportsCritics(BeforeSAC):
-    """Before a learner of SAC: what its critics say is reported, and what each of them loses."""
+    """A mixin for SAC's learner: reports the critics' values and losses."""
 
     def critic_objective(self, batch: Any, q: Tensor, target: Tensor) -> Objective:
         found = super().critic_objective(batch, q, target)
@@ -154,7 +154,7 @@ class ReportsCritics(BeforeSAC):
 
 
 class ReportsConservativeCritics(ReportsCritics, BeforeCQL):
-    """Before a learner of CQL: what each critic loses has its share of the penalty."""
+    """A mixin for CQL's learner: the loss of each critic includes its share of the penalty."""
 
     def conservative_objective(self, batch: Any, tried: Any, target: Tensor) -> Objective:
         found = super().conservative_objective(batch, tried, target)
@@ -165,7 +165,7 @@ class ReportsConservativeCritics(ReportsCritics, BeforeCQL):
 
 
 class ReportsExpectiles(BeforeIQL):
-    """Before a learner of IQL: what each critic loses is reported, its share of their common loss."""
+    """A mixin for IQL's learner: reports the loss of each critic, its share of their common loss."""
 
     def critic_objective(self, batch: Any, q: Tensor, target: Tensor) -> Objective:
         found = super().critic_objective(batch, q, target)
@@ -175,8 +175,9 @@ class ReportsExpectiles(BeforeIQL):
 
 
 class SACTorchLearner(TorchLearner, ReportsCritics, SACLearner):
-    """SAC's. Columns are those of :class:`DQNTorchLearner`. Each optimizer descends its own loss, as in RLlib, so that
-    what a program adds to the sum that :meth:`compute_loss_for_module` returns moves nothing; it may log, and look."""
+    """SAC's learner. Columns are those of :class:`DQNTorchLearner`. Each optimizer descends its own loss, as in RLlib,
+    so that terms added to the sum that :meth:`compute_loss_for_module` returns have no effect; a program may read it
+    and log."""
 
     reasons: ClassVar[Mapping[str, str]] = dict.fromkeys(OPTIMIZERS, _OF_SAC)
     policy: Any
@@ -191,7 +192,7 @@ class SACTorchLearner(TorchLearner, ReportsCritics, SACLearner):
         return True
 
     def get_optimizers_for_module(self, module_id: str = DEFAULT_MODULE_ID) -> list[tuple[str, Any]]:
-        """Those of the policy, of each critic, which have one together, and of the temperature."""
+        """Returns the optimizers of the policy, of the critics, which share one, and of the temperature."""
         names = {"actor": ["policy"], "critic": ["qf", "qf_twin"][: self.policy.n_critics]}
         return [(n, one) for name, one in self.optimizers.items() for n in names.get(name, ["alpha"])]
 
@@ -228,7 +229,7 @@ class SACTorchLearner(TorchLearner, ReportsCritics, SACLearner):
         return torch.stack([loss.reshape(()) for loss in self._losses.values()]).sum()
 
     def compute_gradients(self, loss_per_module: Mapping[str, Tensor], **kwargs: Any) -> Gradients:
-        """Of each optimizer's own loss, by its parameters."""
+        """Returns the gradients of each optimizer's own loss, by its parameters."""
         found: Gradients = {}
         for name, loss in self._losses.items():
             params = [p for group in self.optimizers[name].param_groups for p in group["params"]]

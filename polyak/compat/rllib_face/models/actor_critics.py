@@ -1,4 +1,4 @@
-"""Policies with a stochastic actor and state values whose networks are a module's: what PPO trains.
+"""Policies with a stochastic actor and state values whose networks are a module's, for PPO.
 
 Shapes: B rows.
 """
@@ -46,7 +46,7 @@ from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 
 
 class ModulePolicy(ActorCriticPolicy):
-    """The policy and state values of a module that is taken apart.
+    """The policy and state values of a module whose parts are used separately.
 
     Args:
         observation_space: space of the observations.
@@ -113,11 +113,11 @@ class ModulePolicy(ActorCriticPolicy):
         self.action_net, self.value_net = layers_of(module.pi), layers_of(module.vf)
 
     def said_of_step(self, extras: Mapping[str, Any], memory: State | None) -> dict[str, Any]:
-        """What is stored of a step under RLlib's names: nothing."""
+        """Returns a step's columns under RLlib's names: none."""
         return {}
 
     def _reads(self, encoder: Any) -> Any:
-        """The part of an encoder that is the features extractor."""
+        """Returns the part of an encoder that is the features extractor."""
         return encoder
 
     def _read_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -177,11 +177,11 @@ class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):
 
 
 STATE, SLASH = "state_in__", "__"
-"""How names of columns of a recurrent state begin, and what stands between the keys of nested dicts."""
+"""The prefix of the columns of a recurrent state, and the separator of the keys of nested dicts."""
 
 
 def nested(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """A recurrent state as a module has it, of the columns that it is stored in."""
+    """Returns a recurrent state as a module has it, of the columns that it is stored in."""
     found: dict[str, Any] = {}
     for name in (name for name in memory if name.startswith(STATE)):
         *above, last = name.removeprefix(STATE).split(SLASH)
@@ -193,22 +193,23 @@ def nested(memory: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WholeModulePolicy(ActorCriticPolicy):
-    """The policy and state values of a module that is called whole: each of its forward passes and distributions where
-    RLlib calls it.
+    """The policy and state values of a module that is called as a whole: its forward passes and distributions are used
+    where RLlib uses them.
 
     Args:
-        measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
-        keeps_inputs: store what all distributions are made of.
-        remembers: what trains it knows recurrent states.
+        measures_divergence: store the inputs of the module's own distributions, so that losses can compute their
+            ``kl``.
+        keeps_inputs: store the inputs of all distributions.
+        remembers: whether its algorithm supports recurrent states.
         options: those of :class:`ModulePolicy`.
 
     Attributes:
-        explored: environment steps that it has chosen actions for, which ``forward_exploration`` gets as ``t``.
+        explored: environment steps that it has acted in, which ``forward_exploration`` gets as ``t``.
     """
 
     explored: int = 0
     needs_values: ClassVar[bool] = True
-    """Whether what trains it learns state values."""
+    """Whether its algorithm learns state values."""
 
     def __init__(
         self,
@@ -257,7 +258,7 @@ class WholeModulePolicy(ActorCriticPolicy):
             self.stores = {Columns.ACTION_DIST_INPUTS: (self._n_outputs(kinds[1]),)}
 
     def _n_outputs(self, kind: Any) -> int:
-        """Numbers in a row of what the module says of the action distribution."""
+        """Returns the number of the module's outputs in a row for the action distribution."""
         if (family := family_of(kind)) is not None:
             return outputs_for(family)
         try:
@@ -269,7 +270,7 @@ class WholeModulePolicy(ActorCriticPolicy):
             ) from error
 
     def _batch(self, obs: Any, state: State | None = None) -> dict[str, Any]:
-        """Raw observations as the module reads them; of a recurrent one as sequences of one step."""
+        """Converts raw observations to the module's batch; for a recurrent module as sequences of one step."""
         read = read_by(self, self._turned, obs)
         if not self._state:
             return {Columns.OBS: read}
@@ -287,7 +288,7 @@ class WholeModulePolicy(ActorCriticPolicy):
     acting_memory = initial_memory
 
     def said_of_step(self, extras: Mapping[str, Any], memory: State | None) -> dict[str, Any]:
-        """What it has said of a step under RLlib's names, by what is stored of it, and the state after it: [N, ...]"""
+        """Returns a step's stored outputs under RLlib's names, and the state after it: [N, ...]"""
         found = {name: extras[name] for name in self.stores}
         found |= {Columns.ACTION_LOGP: extras["log_probs"]} if "log_probs" in extras else {}
         states = {Columns.STATE_IN: nested(extras), Columns.STATE_OUT: nested(memory or {})} if self._state else {}
@@ -303,7 +304,7 @@ class WholeModulePolicy(ActorCriticPolicy):
     # -- distributions -------------------------------------------------------------------------------------------------
 
     def _distribution(self, kind: Any, outputs: Mapping[str, Any], batch: dict[str, Any], method: str) -> Distribution:
-        """The distribution of a class, of what a forward pass has returned."""
+        """Returns the distribution of a class for the outputs of a forward pass."""
         name = Columns.ACTION_DIST_INPUTS
         if name not in outputs:
             raise PolicyError(
@@ -317,9 +318,9 @@ class WholeModulePolicy(ActorCriticPolicy):
         return distribution_of(family, logits)
 
     def _of_training(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Distribution]:
-        """What ``forward_train`` returns, and its distribution."""
+        """Returns the outputs of ``forward_train``, and their distribution."""
         if self._in_parts and isinstance(self.module, ValueFunctionAPI):
-            with torch.no_grad():  # as in RLlib, which may bring the batch into another form
+            with torch.no_grad():  # as in RLlib, which may change the batch here
                 self.module.compute_values(batch)
         outputs = self.module.forward_train(batch)
         kind = self.module.get_train_action_dist_cls()
@@ -344,8 +345,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         entropy_index: float = 1.0,
         action_dist_inputs: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """:meth:`evaluate_actions`, and the divergence [B] from the distributions that ``action_dist_inputs`` [B, N]
-        were those of when the actions were chosen; ``None`` without them."""
+        """Returns :meth:`evaluate_actions`, and the divergence [B] from the distributions that ``action_dist_inputs``
+        [B, N] were those of when the actions were chosen; ``None`` without them."""
         batch = self._batch(obs)
         outputs, distribution = self._of_training(batch)
         divergence = None
@@ -366,7 +367,8 @@ class WholeModulePolicy(ActorCriticPolicy):
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def _acted(self, batch: dict[str, Any], deterministic: bool) -> tuple[Tensor, dict[str, Any], Distribution | None]:
-        """Actions, what the forward pass returned, and the distribution, if the module leaves the choice to it."""
+        """Returns actions, the outputs of the forward pass, and the distribution, unless the module chooses actions
+        itself."""
         name, outputs, ask = said_by(self.module, batch, deterministic, self.explored)
         if self._state:  # sequences of one step
             outputs = {key: part if key == Columns.STATE_OUT else part[:, 0] for key, part in outputs.items()}
@@ -381,7 +383,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         return self._shaped(actions), self._values(outputs, batch), log_probs
 
     def _chosen(self, batch: dict[str, Any], deterministic: bool) -> tuple[Tensor, dict[str, Any], Tensor]:
-        """Actions, what the forward pass returned, and log-densities [B]."""
+        """Returns actions, the outputs of the forward pass, and log-densities [B]."""
         actions, outputs, distribution = self._acted(batch, deterministic)
         if Columns.ACTION_LOGP in outputs:
             return actions, outputs, outputs[Columns.ACTION_LOGP]
@@ -422,7 +424,7 @@ class ActorPolicy(WholeModulePolicy):
 
 
 class DivergenceOfModule(BeforePPO):
-    """Before a learner of PPO: how far a module's own distributions have moved, as their ``kl`` says."""
+    """A mixin for PPO's learner: measures the divergence of a module's own distributions by their ``kl``."""
 
     policy: Any
     _divergence: Tensor | None = None
@@ -448,7 +450,7 @@ class DivergenceOfModule(BeforePPO):
 
 
 class UnclippedValueLoss(BeforePPO):
-    """Before a learner of PPO whose values are clipped: their loss without it is reported, too."""
+    """A mixin for PPO's learner with clipped values: reports their loss without clipping, too."""
 
     def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
         found = super().objective(batch, values, log_prob, entropy)

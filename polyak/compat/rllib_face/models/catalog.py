@@ -1,6 +1,6 @@
 """The default parts of a module, chosen by spaces and ``model_config``: override a ``build_...`` method to change one.
 
-An encoder of one's own for PPO, for example::
+A custom encoder for PPO, for example::
 
     class MyCatalog(PPOCatalog):
         def build_actor_critic_encoder(self, framework):
@@ -62,8 +62,8 @@ class DefaultModelConfig:
     fcnet_bias_initializer_kwargs: Mapping[str, Any] | None = None
     fcnet_use_layernorm: bool = False
     conv_filters: list[Any] | None = None
-    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for images; ``None`` takes those that
-    there are for squares of 96, 84, 64, 42 and 10 pixels."""
+    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for images; ``None`` takes the defaults
+    for squares of 96, 84, 64, 42 and 10 pixels."""
     conv_activation: Any = "relu"
     conv_kernel_initializer: Initializer = None
     conv_kernel_initializer_kwargs: Mapping[str, Any] | None = None
@@ -80,7 +80,7 @@ class DefaultModelConfig:
     free_log_std: bool = False
     """Standard deviations of continuous actions are the same in all states, and not the network's output."""
     log_std_clip_param: Positive = 20.0
-    """Their logarithms stay within plus and minus this."""
+    """Bound of their logarithms, below and above."""
     vf_share_layers: bool = True
     """Actor and value function read the same encoder."""
     use_lstm: bool = False
@@ -125,7 +125,7 @@ REPLACED = {
     "custom_model": ".rl_module(rl_module_spec=RLModuleSpec(module_class=...))",
     "custom_model_config": ".rl_module(rl_module_spec=RLModuleSpec(model_config=...))",
 }
-"""Entries of ``model_config`` that RLlib once had -> what took their place."""
+"""Entries of ``model_config`` that RLlib once had -> their replacements."""
 
 
 _SLIP = 0.85
@@ -135,15 +135,15 @@ _SLIP = 0.85
 def check_model_config(
     given: Mapping[str, Any] | DefaultModelConfig | None, own: bool = False, **defaults: Any
 ) -> dict[str, Any]:
-    """All options of a default module: those given, over an algorithm's own defaults, over those of all.
+    """Returns all options of a default module: the given ones, merged over the algorithm's defaults and those of all.
 
     Args:
-        given: some of them.
-        own: a program's own catalog or module reads them: names that resemble none of the options are handed on.
-        defaults: an algorithm's.
+        given: options.
+        own: whether a program's own catalog or module reads them: names that do not resemble an option are kept.
+        defaults: the algorithm's defaults.
 
     Raises:
-        HyperparameterError: an unknown option, with the likeliest correction, or a value that cannot be.
+        HyperparameterError: an unknown option, with the most similar one, or an invalid value.
     """
     if not isinstance(given, Mapping | None) and is_dataclass(given):
         given = asdict(given)
@@ -164,8 +164,8 @@ class Catalog(MayBeNamed):
     """Chooses encoders and action distributions.
 
     Args:
-        observation_space: as the environment has it: images with the channels last, or first.
-        action_space: as the environment has it.
+        observation_space: the environment's, whose images have the channels last or first.
+        action_space: the environment's.
         model_config_dict: options, some or all of :class:`DefaultModelConfig`, and those of a subclass.
     """
 
@@ -181,7 +181,7 @@ class Catalog(MayBeNamed):
 
     @property
     def latent_dims(self) -> Any:
-        """Shape of what the encoder makes, which heads read. The hook sets it."""
+        """Shape of the encoder's output, which heads read. The hook sets it."""
         return self._latent_dims
 
     @latent_dims.setter
@@ -189,7 +189,7 @@ class Catalog(MayBeNamed):
         self._latent_dims = value
 
     def _determine_components_hook(self) -> None:
-        """Choose the encoder, and say in :attr:`latent_dims` what it makes. A subclass may choose otherwise."""
+        """Choose the encoder, and set :attr:`latent_dims`. A subclass may override it."""
         self._encoder_config = self._get_encoder_config(
             observation_space=self.observation_space,
             action_space=self.action_space,
@@ -205,8 +205,8 @@ class Catalog(MayBeNamed):
         model_config_dict: dict[str, Any],
         action_space: spaces.Space | None = None,
     ) -> ModelConfig:
-        """A perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind any of
-        them with ``use_lstm``.
+        """Returns a perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind
+        any of them with ``use_lstm``.
 
         Raises:
             ValueError: another observation space.
@@ -233,7 +233,7 @@ class Catalog(MayBeNamed):
 
     @classmethod
     def get_tokenizer_config(cls, observation_space: spaces.Space, model_config_dict: dict[str, Any]) -> ModelConfig:
-        """Of the encoder that stands before recurrent layers."""
+        """Returns the config of the encoder before recurrent layers."""
         return cls._get_encoder_config(
             observation_space=observation_space, model_config_dict={**model_config_dict, "use_lstm": False}
         )
@@ -242,11 +242,11 @@ class Catalog(MayBeNamed):
     def _get_dist_cls_from_action_space(
         cls, action_space: spaces.Space, *, framework: str | None = None
     ) -> type[Distribution] | None:
-        """The class of distributions over an action space; ``None`` without a framework.
+        """Returns the class of distributions over an action space; ``None`` without a framework.
 
         Raises:
             ValueError: a Box of integers or of several dimensions.
-            NotImplementedError: there is none over this space.
+            NotImplementedError: the space has no distribution.
         """
         if framework is None:
             return None
@@ -256,18 +256,18 @@ class Catalog(MayBeNamed):
 
     @staticmethod
     def get_preprocessor(observation_space: spaces.Space, **kwargs: Any) -> Preprocessor:
-        """What makes one array of an observation. Training does not need it: see
+        """Returns the function that converts an observation to one array. Training does not need it: see
         :mod:`polyak.compat.rllib_face.models.preprocessors`."""
         require(not kwargs.get("options"), "options", kwargs.get("options"), "wrap the environment instead.")
         return get_preprocessor(observation_space)(observation_space)
 
     def build_encoder(self, framework: str = "torch") -> Any:
-        """A new encoder."""
+        """Returns a new encoder."""
         return self._encoder_config.build(framework)
 
     def get_action_dist_cls(self, framework: str = "torch") -> Any:
-        """The class of distributions over the actions: what ``_action_dist_class_fn(framework=...)`` returns, where the
-        hook has set one."""
+        """Returns the class of distributions over the actions: the result of ``_action_dist_class_fn(framework=...)``,
+        if the hook has set one."""
         choose = getattr(self, "_action_dist_class_fn", None)
         if choose is None:  # a hook that sets the encoder alone
             choose = partial(self._get_dist_cls_from_action_space, action_space=self.action_space)
@@ -278,7 +278,7 @@ class Catalog(MayBeNamed):
         return self._model_config_dict["head_fcnet_hiddens"], self._model_config_dict["head_fcnet_activation"]
 
     def _head(self, outputs: int, kind: type[MLPHeadConfig] | type[FreeLogStdMLPHeadConfig], **more: Any) -> Any:
-        """The config of a head of so many outputs, with the hidden layers that ``model_config`` asks for."""
+        """Returns the config of a head with ``outputs`` outputs and the hidden layers of ``model_config``."""
         options = self._model_config_dict
         widths, activation = self._hidden()
         return kind(
@@ -316,7 +316,7 @@ class HeadConfig:
 
 
 def _initializers(options: Mapping[str, Any], own: str, *layers: str) -> dict[str, Any]:
-    """The initializers of some layers, of the options whose names begin with ``own``."""
+    """Returns the initializers of some layers, from the options whose names begin with ``own``."""
     return {
         f"{layer}_{part}_initializer{end}": options[f"{own}_{name}_initializer{kwargs}"]
         for layer in layers
@@ -380,8 +380,8 @@ class PPOCatalog(Catalog):
     """Encoder, policy head and value head of an actor-critic.
 
     Attributes:
-        actor_critic_encoder_config: of the encoder, or of both.
-        pi_and_vf_head_hiddens, pi_and_vf_head_activation: of the hidden layers of both heads.
+        actor_critic_encoder_config: config of the encoder, or of both.
+        pi_and_vf_head_hiddens, pi_and_vf_head_activation: widths and activation of the hidden layers of both heads.
     """
 
     def __init__(self, *spaces: Any, **options: Any) -> None:
@@ -395,7 +395,7 @@ class PPOCatalog(Catalog):
         self.pi_and_vf_head_activation: Any = options["head_fcnet_activation"]
 
     def build_actor_critic_encoder(self, framework: str = "torch") -> Any:
-        """A new encoder for both, or one for each in one module."""
+        """Returns a new encoder for both, or one for each in one module."""
         return self.actor_critic_encoder_config.build(framework)
 
     def build_encoder(self, framework: str = "torch") -> Any:
@@ -403,7 +403,8 @@ class PPOCatalog(Catalog):
 
     @HeadConfig
     def pi_head_config(self) -> Any:
-        """Of the policy head: as many outputs as the action distribution reads, unless it was set."""
+        """Returns the config of the policy head: as many outputs as the action distribution reads, unless it was
+        set."""
         kind = self.get_action_dist_cls(framework="torch")
         outputs = kind.required_input_dim(space=self.action_space, model_config=self._model_config_dict)
         bound, free = self._model_config_dict["log_std_clip_param"], self._model_config_dict["free_log_std"]
@@ -413,25 +414,25 @@ class PPOCatalog(Catalog):
 
     @HeadConfig
     def vf_head_config(self) -> Any:
-        """Of the value head: one output, unless it was set."""
+        """Returns the config of the value head: one output, unless it was set."""
         return self._head(1, MLPHeadConfig)
 
     def _hidden(self) -> tuple[Any, Any]:
         return self.pi_and_vf_head_hiddens, self.pi_and_vf_head_activation
 
     def build_pi_head(self, framework: str = "torch") -> Any:
-        """A new policy head."""
+        """Returns a new policy head."""
         return self.pi_head_config.build(framework)
 
     def build_vf_head(self, framework: str = "torch") -> Any:
-        """A new value head."""
+        """Returns a new value head."""
         return self.vf_head_config.build(framework)
 
 
 class DQNCatalog(Catalog):
     """Encoder, advantage head and value head of a network of action values.
 
-    ``model_config_dict`` may also hold what the algorithm decides: ``num_atoms``, ``dueling``, and ``sigma0`` of noise.
+    ``model_config_dict`` may also hold options of the algorithm: ``num_atoms``, ``dueling``, and ``sigma0`` of noise.
     """
 
     @property
@@ -441,8 +442,8 @@ class DQNCatalog(Catalog):
 
     @HeadConfig
     def af_head_config(self) -> Any:
-        """Of the advantages of A actions, or of their values if there is no value head: K x A outputs, unless it was
-        set."""
+        """Returns the config of the head for the advantages of A actions, or for their values without a value head: K x
+        A outputs, unless it was set."""
         if not isinstance(self.action_space, spaces.Discrete):
             raise ValueError(f"action values need a Discrete action space, got {self.action_space}.")
         outputs = self.num_atoms * int(self.action_space.n)
@@ -450,17 +451,17 @@ class DQNCatalog(Catalog):
 
     @HeadConfig
     def vf_head_config(self) -> Any:
-        """Of the state value: K outputs, unless it was set."""
+        """Returns the config of the value head: K outputs, unless it was set."""
         return self._head(self.num_atoms, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
 
     def build_af_head(self, framework: str = "torch") -> Any:
-        """A new head of advantages, or of action values."""
+        """Returns a new head of advantages, or of action values."""
         return self.af_head_config.build(framework)
 
     def build_vf_head(self, framework: str = "torch") -> Any:
-        """A new head of state values, for dueling networks."""
+        """Returns a new head of state values, for dueling networks."""
         return self.vf_head_config.build(framework)
 
 
 DQNRainbowCatalog = DQNCatalog
-"""Its name in earlier versions of RLlib."""
+"""The name in earlier versions of RLlib."""

@@ -1,4 +1,4 @@
-"""What BC and MARWIL train of a module: its action distribution, and of MARWIL its state values.
+"""The policies of BC and MARWIL: a module's action distribution, and for MARWIL its state values.
 
 Shapes: B rows.
 """
@@ -22,7 +22,7 @@ class BCCatalog(Catalog):
     """Encoder and policy head of an actor.
 
     Attributes:
-        pi_head_hiddens, pi_head_activation: of the hidden layers of the head.
+        pi_head_hiddens, pi_head_activation: widths and activation of the hidden layers of the head.
     """
 
     def __init__(self, *spaces: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class BCCatalog(Catalog):
         return self.pi_head_hiddens, self.pi_head_activation
 
     def build_pi_head(self, framework: str = "torch") -> Any:
-        """A new policy head."""
+        """Returns a new policy head."""
         return self.pi_head_config.build(framework)
 
 
@@ -65,7 +65,7 @@ class CloningModulePolicy(WholeModulePolicy):
     Args:
         observation_space: space of the observations.
         action_space: space of the actions.
-        stochastic: its distribution is learned by the likelihood of recorded actions, and acted by: always.
+        stochastic: always true: the distribution is learned by the likelihood of recorded actions, and used for acting.
         options: those of :class:`~polyak.compat.rllib_face.models.actor_critics.WholeModulePolicy`.
 
     Raises:
@@ -88,7 +88,7 @@ class CloningModulePolicy(WholeModulePolicy):
         return found
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Any:
-        """Actions [B, ...]"""
+        """Returns actions [B, ...]"""
         return self.act(obs, deterministic)
 
 

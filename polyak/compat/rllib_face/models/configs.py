@@ -1,8 +1,8 @@
 """Descriptions of networks that build them: RLlib's names and defaults, polyak's layers.
 
 ``MLPEncoderConfig(input_dims=[4], hidden_layer_dims=[64], output_layer_dim=32).build()`` is a torch module that reads
-``{"obs": [B, 4]}`` and returns ``{"encoder_out": [B, 32]}``. A description of one's own subclasses :class:`ModelConfig`
-and builds a module that subclasses :class:`~polyak.compat.rllib_face.models.encoders.Encoder`.
+``{"obs": [B, 4]}`` and returns ``{"encoder_out": [B, 32]}``. A custom description subclasses :class:`ModelConfig` and
+builds a module that subclasses :class:`~polyak.compat.rllib_face.models.encoders.Encoder`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Initializer = str | Callable[..., Any] | None
 
 @dataclass
 class ModelConfig:
-    """What a network is made from."""
+    """The description of a network."""
 
     input_dims: Sequence[int] | None = None
     """Shape of one input."""
@@ -32,7 +32,7 @@ class ModelConfig:
     """The class of the network, which is made with this description: ``"module:class"``."""
 
     def build(self, framework: str = "torch") -> Any:
-        """A new network.
+        """Returns a new network.
 
         Raises:
             HyperparameterError: another framework than torch, or an option that cannot be.
@@ -58,7 +58,7 @@ def check_framework(framework: str) -> None:
 
 
 def dims_of(config: ModelConfig, n: int) -> tuple[int, ...]:
-    """``input_dims`` of a config, which must be so many positive integers."""
+    """Returns ``input_dims`` of a config, after checking that they are ``n`` positive integers."""
     dims, name = config.input_dims, type(config).__name__
     fits = dims is not None and len(dims) == n and all(isinstance(d, int) and d > 0 for d in map(_as_int, dims))
     require(
@@ -81,13 +81,13 @@ class MLPConfig(ModelConfig):
     hidden_layer_activation: Any = "relu"
     """A name such as ``"relu"``, ``"tanh"`` or ``"linear"``, or a class of torch modules."""
     hidden_layer_use_layernorm: bool = False
-    """Normalise what each hidden layer hands to its activation."""
+    """Normalise the inputs of each hidden layer's activation."""
     hidden_layer_weights_initializer: Initializer = None
     hidden_layer_weights_initializer_config: Mapping[str, Any] | None = None
     hidden_layer_bias_initializer: Initializer = None
     hidden_layer_bias_initializer_config: Mapping[str, Any] | None = None
     output_layer_dim: int | None = None
-    """Width of the output layer; ``None``: there is none."""
+    """Width of the output layer; ``None``: no output layer."""
     output_layer_use_layernorm: bool = False
     output_layer_use_bias: bool = True
     output_layer_activation: Any = "linear"
@@ -98,9 +98,9 @@ class MLPConfig(ModelConfig):
     clip_log_std: bool = False
     """The second half of the outputs are log standard deviations, and are clipped."""
     log_std_clip_param: float = 20.0
-    """To what they are clipped, on both sides."""
+    """Bound of the log standard deviations, below and above."""
     sigma0: float | None = None
-    """All layers are noisy (arXiv:1706.10295), with noise of this size at first; ``None``: they are not."""
+    """Initial noise of all layers, which are noisy then (arXiv:1706.10295); ``None``: no noise."""
 
     @property
     def output_dims(self) -> tuple[int, ...]:
@@ -125,7 +125,7 @@ class MLPHeadConfig(MLPConfig):
 
 @dataclass
 class FreeLogStdMLPHeadConfig(MLPConfig):
-    """As :class:`MLPHeadConfig`, but the second half of the outputs are parameters, the same for all inputs."""
+    """:class:`MLPHeadConfig`, but the second half of the outputs are parameters, the same for all inputs."""
 
     builds: ClassVar[str] = "heads:FreeLogStdMLPHead"
 
@@ -142,8 +142,8 @@ class CNNEncoderConfig(ModelConfig):
     """
 
     cnn_filter_specifiers: Sequence[Sequence[Any]] = field(default_factory=lambda: [[16, [4, 4], 2], [32, [4, 4], 2]])
-    """Of each layer: output channels, kernel, stride and, if not "same", padding ("same", "valid" or numbers). "same"
-    leaves ceil(size / stride) pixels a side, the odd pixel of padding below and to the right."""
+    """For each layer: output channels, kernel, stride and, if not "same", padding ("same", "valid" or numbers). "same"
+    leaves ceil(size / stride) pixels per side, with the odd pixel of padding below and to the right."""
     cnn_use_bias: bool = True
     cnn_activation: Any = "relu"
     cnn_use_layernorm: bool = False
@@ -156,7 +156,7 @@ class CNNEncoderConfig(ModelConfig):
     builds: ClassVar[str] = "encoders:CNNEncoder"
 
     def layers(self) -> list[ConvLayer]:
-        """The layers, with the sizes between them worked out.
+        """Returns the layers, with the sizes between them worked out.
 
         Raises:
             HyperparameterError: a specifier that is none, or a kernel larger than the image.
@@ -178,10 +178,10 @@ class CNNEncoderConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class ConvLayer:
-    """One convolution, with the sizes that it reads and makes."""
+    """One convolution, with the sizes of its input and output."""
 
     channels: tuple[int, int]
-    """In and out."""
+    """Input and output channels."""
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int, int, int]
@@ -191,10 +191,10 @@ class ConvLayer:
 
 
 def conv_layer(specifier: Any, shape: tuple[int, int, int]) -> ConvLayer:
-    """A layer from its specifier [channels, kernel, stride(, padding)] and the shape (H, W, C) of what it reads.
+    """Returns a layer from its specifier [channels, kernel, stride(, padding)] and the shape (H, W, C) of its input.
 
     Raises:
-        HyperparameterError: not such a specifier, or a kernel larger than what it reads.
+        HyperparameterError: not such a specifier, or a kernel larger than the input.
     """
     fix = (
         "write [output channels, [kernel height, kernel width], stride] in positive integers, such as [32, [8, 8], 4]."
@@ -254,7 +254,7 @@ class RecurrentEncoderConfig(ModelConfig):
     hidden_bias_initializer: Initializer = None
     hidden_bias_initializer_config: Mapping[str, Any] | None = None
     tokenizer_config: ModelConfig | None = None
-    """Of an encoder through which every observation goes first; ``None``: there is none."""
+    """The config of an encoder for each observation, before the recurrent layers; ``None``: no encoder."""
     builds: ClassVar[str] = "encoders:RecurrentEncoder"
 
     @property
@@ -275,9 +275,9 @@ class ActorCriticEncoderConfig(ModelConfig):
     """Features for an actor and a critic: {"obs": ...} -> {"encoder_out": {"actor": [B, F], "critic": [B, F]}}."""
 
     base_encoder_config: ModelConfig | None = None
-    """Of the encoder, or of both."""
+    """The config of the encoder, or of both encoders."""
     shared: bool = True
-    """Both read the same features; otherwise each has an encoder of its own."""
+    """Whether actor and critic read the same features; otherwise each has its own encoder."""
     inference_only: bool = False
     """Leave the critic's encoder out."""
     builds: ClassVar[str] = "encoders:ActorCriticEncoder"

@@ -44,7 +44,7 @@ class DefaultPPOTorchRLModule(TorchRLModule):
         self.vf = catalog.build_vf_head(framework="torch")
 
     def get_non_inference_attributes(self) -> list[str]:
-        """The value head, and its encoder where that is its own."""
+        """Returns the value head, and its encoder where that is its own."""
         return ["vf", "encoder.critic_encoder"] if hasattr(self.encoder, "critic_encoder") else ["vf"]
 
     def get_initial_state(self) -> dict[str, Any]:
@@ -111,8 +111,8 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         return {Columns.ACTIONS: torch.where(rarely, drawn, values.argmax(-1))}
 
     def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
-        """Values of what was observed; where the batch has the next observations, too, theirs by the target networks,
-        and with :attr:`uses_double_q` by these."""
+        """Returns the values of the observations; if the batch has the next observations, also their values by the
+        target networks, and with :attr:`uses_double_q` by these networks."""
         outputs = dict(self.compute_q_values(batch))
         if Columns.NEXT_OBS not in batch:
             return outputs
@@ -136,11 +136,11 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         return self.vf is not None
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
-        """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
+        """Returns action values [B, A], and the distributions whose means they are. Noisy layers draw no noise."""
         return self._q_values(batch)
 
     def _q_values(self, batch: Batch, prefix: str = "") -> dict[str, Tensor]:
-        """By these networks, or those whose names have the prefix."""
+        """Returns values by these networks, or by those whose names have the prefix."""
         features, logits = self._advantages(batch, prefix)
         if self.vf is not None:
             logits = getattr(self, f"{prefix}vf")(features)[..., None] + logits - logits.mean(-1, keepdim=True)
@@ -152,14 +152,14 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         return {QF_PREDS: preds, ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: probs}
 
     def _advantages(self, batch: Batch, prefix: str = "") -> tuple[Tensor, Tensor]:
-        """Features [B, F], and what the head of advantages says of them [B, K, A]."""
+        """Returns features [B, F], and the outputs of the advantage head for them [B, K, A]."""
         features = getattr(self, f"{prefix}encoder")(as_images(batch))[ENCODER_OUT]
         return features, getattr(self, f"{prefix}af")(features).unflatten(
             -1, (self.num_atoms, int(self.action_space.n))
         )
 
     def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
-        """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
+        """Returns the outputs of the advantage head alone, for a dueling module with atoms: [B, A, K]."""
         logits = self._advantages(batch)[1].transpose(-1, -2)
         return {ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: logits.softmax(-1)}
 
@@ -190,7 +190,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         return [(getattr(self, name), getattr(self, f"_target_{name}")) for name in self._copied]
 
     def get_non_inference_attributes(self) -> list[str]:
-        """The lagging copies."""
+        """Returns the lagging copies."""
         return [f"_target_{name}" for name in self._copied]
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -201,10 +201,10 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         }
 
     def forward_target(self, batch: Batch) -> dict[str, Any]:
-        """:meth:`compute_q_values` by the copies.
+        """Returns :meth:`compute_q_values` of the target networks.
 
         Raises:
-            RuntimeError: there are none.
+            RuntimeError: there are no target networks.
         """
         if self._target:
             return self._target[0].compute_q_values(batch)
@@ -214,12 +214,12 @@ class DefaultDQNTorchRLModule(TorchRLModule):
 
 
 def _option(options: Any, name: str, default: Any) -> Any:
-    """One of ``model_config``, which may be a dict or an object."""
+    """Returns an entry of ``model_config``, which may be a dict or an object."""
     return options.get(name, default) if isinstance(options, Mapping) else getattr(options, name, default)
 
 
 def view_of(policy: Any, observation_space: Any, turned: bool) -> Any:
-    """The module of a policy, under RLlib's contract."""
+    """Returns the module of a policy, under RLlib's contract."""
     return getattr(policy, "rl_module", None) or DefaultSACTorchRLModule(policy, observation_space, turned)
 
 
@@ -250,11 +250,11 @@ class DefaultSACTorchRLModule(TorchRLModule):
         return {**self._forward(batch), **dict(zip((QF_PREDS, "qf_twin_preds"), values, strict=False))}
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
-        """Of the batch's actions, scaled to [-1, 1]: the least of the critics' [B]."""
+        """Returns the least of the critics' values [B] for the batch's actions, scaled to [-1, 1]."""
         values = self.critic.q_values(self._read(batch), batch[Columns.ACTIONS])
         return {QF_PREDS: values.amin(0)}
 
 
 PPORLModule = PPOTorchRLModule = DefaultPPOTorchRLModule
 DQNRainbowTorchRLModule = DefaultDQNTorchRLModule
-"""Their names in earlier versions of RLlib."""
+"""The names in earlier versions of RLlib."""

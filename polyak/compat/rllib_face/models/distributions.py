@@ -1,8 +1,8 @@
-"""Action distributions between RLlib's names and polyak's families.
+"""Action distributions: RLlib's classes for polyak's families.
 
-``module.get_inference_action_dist_cls()`` gives a class; ``cls.from_logits(outputs)`` is a distribution of what a
-module returned as ``action_dist_inputs`` [B, N], and ``cls.required_input_dim(space)`` is N. A class that
-:func:`distribution_for` made, and that no program has changed, stands for one of polyak's families; others are called.
+``module.get_inference_action_dist_cls()`` gives a class; ``cls.from_logits(outputs)`` is the distribution for a
+module's ``action_dist_inputs`` [B, N], and ``cls.required_input_dim(space)`` is N. A class that
+:func:`distribution_for` made is replaced by polyak's family; the methods of other classes are called.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from polyak.nn.errors import PolicyError
 
 
 class TorchMultiDistribution(Distribution):
-    """A distribution over actions of one space, by polyak's family: those without a class of their own.
+    """A distribution over actions of a space without a specific class, by polyak's family.
 
     Args:
-        values: what polyak calls a distribution.
+        values: polyak's distribution.
     """
 
     space: ClassVar[spaces.Space]
@@ -68,10 +68,10 @@ class TorchMultiDistribution(Distribution):
 
 
 def distribution_for(space: spaces.Space) -> type[Distribution]:
-    """The class of distributions over a space: TorchCategorical, TorchDiagGaussian, ...
+    """Returns the class of distributions over a space: TorchCategorical, TorchDiagGaussian, ...
 
     Raises:
-        NotImplementedError: there is none.
+        NotImplementedError: the space has no distribution.
     """
     kinds = {
         spaces.Discrete: TorchCategorical,
@@ -96,7 +96,8 @@ def _from_logits_of_choices(cls: Any, logits: Tensor, input_lens: Any = None, **
 
 
 def family_of(kind: Any) -> Family | None:
-    """The family that a class of distributions stands for; ``None`` of a program's own, whose methods are called."""
+    """Returns polyak's family for a class of distributions; ``None`` for a program's own class, whose methods are
+    called."""
     family: Family | None = vars(kind).get("family") if isinstance(kind, type) else None
     return family
 
@@ -138,15 +139,15 @@ class OwnDistribution(Values):
 
 
 def outputs_for(family: Family) -> int:
-    """Numbers that :func:`distribution_of` reads for each row."""
+    """Returns numbers that :func:`distribution_of` reads for each row."""
     if isinstance(family, ProductFamily):
         return sum(map(outputs_for, family.families))
     return 2 * family.n_outputs if isinstance(family, GaussianFamily) else family.n_outputs
 
 
 def distribution_of(family: Family, outputs: Tensor) -> Values:
-    """A distribution of what a network says of it: [B, N], of Gaussians means and log standard deviations, of composed
-    actions what their parts need, side by side."""
+    """Returns the distribution for outputs of a network [B, N]: means and log standard deviations for Gaussians, the
+    parts' outputs side by side for composed actions."""
     if isinstance(family, ProductFamily):
         columns = outputs.split([outputs_for(part) for part in family.families], -1)
         factors = (distribution_of(part, own) for part, own in zip(family.families, columns, strict=True))

@@ -40,7 +40,7 @@ class TorchModel(nn.Module):
         self.config = config
 
     def forward(self, inputs: Any, **kwargs: Any) -> Any:
-        """As ``_forward`` of the subclass says."""
+        """Computes ``_forward`` of the subclass, after checking shapes if the config requires it."""
         if getattr(self.config, "always_check_shapes", False):
             self._check_shape(inputs[Columns.OBS] if isinstance(inputs, dict) else inputs)
         return self._forward(inputs, **kwargs)
@@ -57,13 +57,13 @@ class TorchModel(nn.Module):
             )
 
     def get_num_parameters(self) -> tuple[int, int]:
-        """How many numbers are learned, and how many are not."""
+        """Returns the number of trainable parameters, and that of others."""
         counts = [(p.numel(), p.requires_grad) for p in self.parameters()]
         return sum(n for n, learned in counts if learned), sum(n for n, learned in counts if not learned)
 
 
 class Encoder:
-    """From ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``. One of torch subclasses :class:`TorchModel`, too.
+    """Maps ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``. A torch encoder subclasses :class:`TorchModel`, too.
 
     Args:
         config: kept as ``self.config``.
@@ -73,7 +73,7 @@ class Encoder:
         self.config = config
 
     def get_initial_state(self) -> dict[str, Tensor]:
-        """Its recurrent state when an episode begins, by name; nothing, unless a subclass says otherwise."""
+        """Returns its recurrent state at the start of an episode, by name; empty by default."""
         return {}
 
 
@@ -103,7 +103,7 @@ class TorchCNN(nn.Module):
     """Convolutions, which are ``cnn``: [B, H, W, C] -> [B, H', W', C']
 
     Args:
-        config: of its layers.
+        config: config of its layers.
     """
 
     def __init__(self, config: CNNEncoderConfig) -> None:
@@ -182,7 +182,8 @@ class RecurrentEncoder(TorchModel, Encoder):
         return {ENCODER_OUT: outputs, Columns.STATE_OUT: {names[mine]: part[-1] for mine, part in then.items()}}
 
     def tokens(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
-        """What the recurrent layers read of observations [B, T, *input_dims], or of a dict of such: [B, T, F]"""
+        """Returns the inputs of the recurrent layers for observations [B, T, *input_dims], or a dict of such: [B, T,
+        F]"""
         if self.tokenizer is None:
             assert isinstance(observations, Tensor)
             return observations
@@ -216,7 +217,7 @@ class ActorCriticEncoder(TorchModel, Encoder):
         return self.encoder if self.config.shared else self.critic_encoder
 
     def get_initial_state(self) -> dict[str, Any]:
-        """Of the one encoder, or of each by name."""
+        """Returns the state of the single encoder, or of each by name."""
         if self.config.shared:
             return self.encoder.get_initial_state()
         both = {ACTOR: self.actor_encoder, CRITIC: self.critic_encoder}

@@ -23,17 +23,17 @@ class PointSchedule:
         self._now = float(self._values[0])
 
     def update(self, timestep: int) -> float:
-        """Its value at an environment step, which is the current one from then on."""
+        """Sets the environment step; returns the schedule's value there."""
         self._now = float(np.interp(timestep, self._steps, self._values))
         return self._now
 
     def get_current_value(self) -> float:
-        """As :meth:`update` said last; the first one before."""
+        """Returns the result of the last :meth:`update`; the first value before."""
         return self._now
 
 
 class ActsGreedily(BeforeAlgorithm):
-    """Before an algorithm: experience is collected without exploration, as ``explore=False`` asks."""
+    """A mixin for algorithms: experience is collected without exploration, for ``explore=False``."""
 
     def make_actor(self) -> Any:
         """Takes the policy's likeliest actions."""

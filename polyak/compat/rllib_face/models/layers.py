@@ -33,7 +33,7 @@ NORM_EPS = 1e-3
 
 
 def activation_called(name: Any) -> Callable[[], nn.Module] | None:
-    """What makes an activation; ``None`` for none.
+    """Returns the class or function that makes an activation; ``None`` for none.
 
     Raises:
         HyperparameterError: an unknown name.
@@ -72,8 +72,8 @@ class TorchMLP(nn.Module):
     """A perceptron, whose layers are ``mlp``: [B, inputs] -> [B, *output_dims]
 
     Args:
-        config: of its layers.
-        inputs: how many numbers it reads.
+        config: the config of its layers.
+        inputs: number of inputs.
     """
 
     def __init__(self, config: MLPConfig, inputs: int) -> None:
@@ -90,7 +90,7 @@ class TorchMLP(nn.Module):
 
 
 def _layers(config: MLPConfig, part: str, inputs: int, widths: Any) -> list[nn.Module]:
-    """The hidden layers or the output layer."""
+    """Returns the hidden layers or the output layer."""
 
     def option(name: str) -> Any:
         return getattr(config, f"{part}_layer_{name}")

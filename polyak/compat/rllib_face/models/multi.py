@@ -24,15 +24,15 @@ from polyak.hyperparameters.declaration import require
 
 
 class MultiRLModule(dict[str, Any]):
-    """Modules under names.
+    """Modules by name.
 
     Args:
         modules: name -> module.
-        rl_module_specs: name -> spec of one, which is built here.
-        inference_only: build of these what acting needs, and nothing else.
+        rl_module_specs: name -> spec of a module, which is built here.
+        inference_only: build only the parts that acting needs.
 
     Raises:
-        HyperparameterError: a name that cannot be one of a folder or that was given twice, or what is no module.
+        HyperparameterError: a name that no folder can have or that was given twice, or a value that is no module.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class MultiRLModule(dict[str, Any]):
         return f"{type(self).__name__}({', '.join(f'{k}={type(v).__name__}' for k, v in self.items())})"
 
     def add_module(self, module_id: str, module: RLModule, *, override: bool = False) -> None:
-        """Give a module a name.
+        """Add a module.
 
         Args:
             module_id: the name.
-            module: what gets it.
-            override: take another one's place.
+            module: the module.
+            override: replace another module of that name.
 
         Raises:
-            HyperparameterError: the name is taken, or cannot be one of a folder; or it is no module.
+            HyperparameterError: the name is taken, or no folder can have it; or the value is no module.
         """
         require(_is_plain(module_id), "module_id", module_id, "give a text without slashes.")
         require(isinstance(module, RLModule), "module", module, "give a TorchRLModule.")
@@ -74,16 +74,16 @@ class MultiRLModule(dict[str, Any]):
         self[module_id] = module
 
     def remove_module(self, module_id: str) -> None:
-        """Forget a module.
+        """Remove a module.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: there is no such module.
         """
-        self[module_id]  # which names those that there are
+        self[module_id]  # the error names the existing ones
         del self[module_id]
 
     def foreach_module(self, func: Callable[[str, Any], Any]) -> list[Any]:
-        """What a function of name and module returns of each."""
+        """Returns the results of a function of name and module."""
         return [func(name, module) for name, module in self.items()]
 
     def forward_inference(self, batch: Mapping[str, Batch], **kwargs: Any) -> dict[str, Batch]:
@@ -91,11 +91,11 @@ class MultiRLModule(dict[str, Any]):
         return {name: self[name].forward_inference(part, **kwargs) for name, part in batch.items()}
 
     def forward_exploration(self, batch: Mapping[str, Batch], **kwargs: Any) -> dict[str, Batch]:
-        """As :meth:`forward_inference`."""
+        """Calls ``forward_exploration`` of each module: see :meth:`forward_inference`."""
         return {name: self[name].forward_exploration(part, **kwargs) for name, part in batch.items()}
 
     def forward_train(self, batch: Mapping[str, Batch], **kwargs: Any) -> dict[str, Batch]:
-        """As :meth:`forward_inference`."""
+        """Calls ``forward_train`` of each module: see :meth:`forward_inference`."""
         return {name: self[name].forward_train(part, **kwargs) for name, part in batch.items()}
 
     def get_state(self, inference_only: bool = False) -> dict[str, Any]:
@@ -103,10 +103,10 @@ class MultiRLModule(dict[str, Any]):
         return {name: module.get_state(inference_only=inference_only) for name, module in self.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned, or some of it.
+        """Restore a state that :meth:`get_state` returned, or parts of it.
 
         Raises:
-            KeyError: there is no module of that name. Nothing has changed then.
+            KeyError: there is no module of that name; nothing is changed then.
             ValueError: a state does not fit its module.
         """
         modules = {name: self[name] for name in state}
@@ -124,8 +124,8 @@ class MultiRLModule(dict[str, Any]):
         """Build the modules that :meth:`save_to_path` wrote; see :meth:`TorchRLModule.from_checkpoint`.
 
         Raises:
-            FileNotFoundError: there are none.
-            ValueError: one is damaged, or names a class that is not there.
+            FileNotFoundError: the folder has no modules.
+            ValueError: one is damaged, or names an unknown class.
         """
         found = sorted(folder.parent for folder in Path(path).glob(f"*/{DESCRIPTION}"))
         if not found:
@@ -135,12 +135,12 @@ class MultiRLModule(dict[str, Any]):
         return cls({folder.name: TorchRLModule.from_checkpoint(folder) for folder in found})
 
     def unwrapped(self) -> MultiRLModule:
-        """Itself: nothing is around it."""
+        """Returns itself: it has no wrapper."""
         return self
 
 
 def of_one_agent(spec: Any) -> Any:
-    """An ``RLModuleSpec``: itself, or that of the only agent."""
+    """Returns an ``RLModuleSpec``: itself, or that of the only agent."""
     return spec.of_one_agent() if isinstance(spec, MultiRLModuleSpec) else spec
 
 
@@ -151,7 +151,7 @@ def learner_only(spec: Any) -> dict[str, RLModuleSpec]:
 
 @dataclass
 class MultiRLModuleSpec:
-    """How to build modules under names."""
+    """The specification of several modules, by name."""
 
     rl_module_specs: RLModuleSpec | dict[str, RLModuleSpec] = field(default_factory=dict)
     """Name -> spec; a spec without a name is that of the only agent."""
@@ -159,10 +159,10 @@ class MultiRLModuleSpec:
     """A folder of :meth:`MultiRLModule.save_to_path`, whose weights the new modules get."""
 
     def named(self) -> dict[str, RLModuleSpec]:
-        """Name -> spec.
+        """Returns the specs by name.
 
         Raises:
-            HyperparameterError: there is none, or one is no spec.
+            HyperparameterError: there are none, or a value is no spec.
         """
         given = self.rl_module_specs
         specs = {DEFAULT_MODULE_ID: given} if isinstance(given, RLModuleSpec) else given
@@ -171,10 +171,10 @@ class MultiRLModuleSpec:
         return dict(specs)
 
     def build(self, module_id: str | None = None) -> Any:
-        """All modules as a :class:`MultiRLModule`, or one of them.
+        """Builds all modules as a :class:`MultiRLModule`, or one of them.
 
         Raises:
-            HyperparameterError: a name or class that is not there.
+            HyperparameterError: an unknown name or class.
         """
         specs = self.named()
         fix = f"there are specs of {sorted(specs)}."
@@ -187,7 +187,7 @@ class MultiRLModuleSpec:
         return MultiRLModule(cast("dict[str, RLModule]", built)) if module_id is None else built[module_id]
 
     def of_one_agent(self) -> RLModuleSpec:
-        """The spec of the only agent.
+        """Returns the spec of the only agent.
 
         Raises:
             HyperparameterError: there are others that act.
@@ -216,7 +216,7 @@ class MultiRLModuleSpec:
         return found
 
     def _loaded(self, name: str, spec: RLModuleSpec) -> RLModuleSpec:
-        """With the weights of this spec's folder."""
+        """Returns a module's spec with the weights in this spec's folder."""
         if self.load_state_path is None:
             return spec
         fix = "the spec has one of its own. Leave one of them out."

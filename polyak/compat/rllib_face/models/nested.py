@@ -1,7 +1,7 @@
 """An encoder of observations that are neither a vector nor an image: the parts of a Dict, rows of numbers, one number.
 
 RLlib has no default for these. Here they are read as polyak's own policies read them: images through convolutions, all
-else as it stands, side by side, before the layers of a vector.
+else unchanged, side by side, before the layers of a vector.
 
 Shapes: B rows, F features.
 """
@@ -30,9 +30,9 @@ class NestedEncoderConfig(ModelConfig):
     """Parts side by side, then an encoder of vectors: {"obs": {name: [B, ...]}} -> {"encoder_out": [B, F]}"""
 
     parts: Mapping[str, ModelConfig | None] = field(default_factory=dict)
-    """Name -> encoder of that part; ``None``: it is read as it stands."""
+    """Name -> encoder of that part; ``None``: it is read unchanged."""
     base_encoder_config: ModelConfig | None = None
-    """Of the encoder that reads all of them."""
+    """The config of the encoder that reads all parts."""
 
     builds: ClassVar[str] = "nested:NestedEncoder"
 
@@ -73,7 +73,7 @@ class NestedEncoder(TorchModel, Encoder):
 
 
 def shapes_in(space: spaces.Space) -> dict[str, tuple[int, ...]] | None:
-    """Name -> shape of the parts that such an encoder can read; ``None`` where there is another space among them."""
+    """Returns the shapes of a space's parts by name, if such an encoder can read all of them; else ``None``."""
     found = space.spaces if isinstance(space, spaces.Dict) else {ALONE: space}
     known = all(isinstance(part, spaces.Box | spaces.MultiBinary) for part in found.values())
     return {name: tuple(part.shape or ()) for name, part in found.items()} if known else None

@@ -1,8 +1,8 @@
-"""From modules to the parts of polyak's policies: encoders as features extractors, heads as layers.
+"""The conversion of modules to the parts of polyak's policies: encoders to features extractors, heads to layers.
 
-A default module is taken apart: its encoder becomes the policy's features extractor and its heads the policy's layers,
-so that acting, losses and compiled steps are those of any other policy. A module whose forward passes are its own is
-called whole.
+The encoder of a default module becomes the policy's features extractor and its heads the policy's layers, so that
+acting, losses and compiled steps are those of any other policy. A module with its own forward passes is called as a
+whole.
 
 Shapes: B rows, F features.
 """
@@ -35,7 +35,7 @@ class EncoderFeatures(nn.Module):
     """Any other encoder as a features extractor: [B, ...] -> [B, F]
 
     Args:
-        encoder: from ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``.
+        encoder: maps ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``.
         features_dim: F.
         turned: images come with the channels first, and the encoder reads them last.
     """
@@ -52,7 +52,7 @@ class EncoderFeatures(nn.Module):
 
 
 def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any:
-    """A features extractor that is this encoder."""
+    """Returns a features extractor that is this encoder."""
     dim = int(np.prod(latent_dims))
     if type(encoder) is not MLPEncoder or encoder.config.always_check_shapes:
         return EncoderFeatures(encoder, dim, turned)
@@ -62,15 +62,15 @@ def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any
 
 
 def layers_of(head: Any) -> Any:
-    """The layers of a head; itself, if it is more than that."""
+    """Returns the layers of a head; itself, if it is more than that."""
     return head.net.mlp if type(head) is MLPHead and not head.config.clip_log_std else head
 
 
 def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) -> None:
-    """Accept a tensor of one of these shapes, as a module of one's own must return it.
+    """Check that an output of a program's own module is a tensor of one of these shapes.
 
     Raises:
-        PolicyError: it is none, or of another shape, which would be broadcast, or stand for other actions.
+        PolicyError: it is no tensor, or of another shape, which would be broadcast or misread.
     """
     if isinstance(values, Tensor) and tuple(values.shape) in shapes:
         return
@@ -80,8 +80,8 @@ def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) 
 
 
 def seen_by(space: spaces.Space, turned: bool) -> spaces.Space:
-    """The space that encoders read, by the policy's: images as the environment has them, choices one-hot, in parts of a
-    Dict as well."""
+    """Returns the space that encoders read, by the policy's: images as the environment has them, choices one-hot, in
+    parts of a Dict as well."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({name: seen_by(part, False) for name, part in space.spaces.items()})
     if isinstance(space, spaces.Box):
@@ -104,15 +104,15 @@ def built(
     observation_space: spaces.Space,
     action_space: spaces.Space,
 ) -> Any:
-    """A new module of a policy.
+    """Builds a policy's module.
 
     Args:
-        module_class: of the module.
-        catalog_class: of what builds its default parts; ``None``: it needs none, or has one of its own.
+        module_class: class of the module.
+        catalog_class: class that builds its default parts; ``None``: it needs none, or has its own.
         model_config: its options.
         turned: the policy sees images with the channels first where the environment has them last.
-        observation_space: the policy's.
-        action_space: the policy's.
+        observation_space: the policy's observation space.
+        action_space: the policy's action space.
     """
     seen = seen_by(observation_space, turned)
     spec = RLModuleSpec(module_class, seen, action_space, model_config=model_config, catalog_class=catalog_class)
@@ -120,15 +120,15 @@ def built(
 
 
 def read_by(policy: Any, turned: bool, observations: Any) -> Any:
-    """Raw observations [B, ...] of a policy, or of one of its networks, as its module reads them; ``turned``: see
-    :func:`built`."""
+    """Converts raw observations [B, ...] of a policy, or of one of its networks, to those of its module; ``turned``:
+    see :func:`built`."""
     read: Any = policy.preprocess(observations)
     return read.movedim(1, -1) if turned else read
 
 
 def said_by(module: Any, batch: Batch, deterministic: bool, explored: int) -> tuple[str, Batch, Any]:
-    """The forward pass by which a module acts: its name, what it returns, and what asks for its class of
-    distributions; ``explored``: environment steps so far."""
+    """Runs the forward pass by which a module acts; returns its name, its outputs, and the method that returns the
+    class of distributions. ``explored``: environment steps so far."""
     if deterministic:
         return "forward_inference", module.forward_inference(batch), module.get_inference_action_dist_cls
     outputs = module.forward_exploration(batch, t=explored)
@@ -136,9 +136,9 @@ def said_by(module: Any, batch: Batch, deterministic: bool, explored: int) -> tu
 
 
 class AsItStands(nn.Module):
-    """What is called for a features extractor without a catalog: of the parts of a Dict, or of one vector.
+    """Makes a features extractor without a catalog: of the parts of a Dict, or of one vector.
 
-    It is a class of modules, of which files can hold the name.
+    It is a class of modules, so that files can hold its name.
     """
 
     def __new__(cls, observation_space: spaces.Space) -> Any:
@@ -151,8 +151,8 @@ class CatalogFeatures(EncoderFeatures):
     """The encoder of a catalog as a features extractor, for networks whose other layers are polyak's.
 
     Args:
-        observation_space: the policy's.
-        catalog_class: whose ``build_encoder`` makes it.
+        observation_space: the policy's observation space.
+        catalog_class: the class whose ``build_encoder`` makes it.
         model_config: its options.
         turned: see :func:`built`.
     """

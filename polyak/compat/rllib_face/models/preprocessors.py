@@ -15,16 +15,16 @@ from polyak.envs.nested_spaces import is_composed
 
 
 class Preprocessor:
-    """From an observation to an array: here that of :func:`gymnasium.spaces.flatten`, choices as a 1 for each that was
-    made, parts side by side.
+    """Converts an observation to an array, by default like :func:`gymnasium.spaces.flatten`: choices become one-hot
+    vectors, parts are concatenated.
 
     Args:
-        observation_space: of observations.
-        options: of RLlib's old stack, which nothing here reads.
+        observation_space: the space of the observations.
+        options: options of RLlib's old stack, which are not used.
 
     Attributes:
-        shape: of the array.
-        observation_space: of arrays.
+        shape: shape of the array.
+        observation_space: the space of the arrays.
     """
 
     def __init__(self, observation_space: spaces.Space, options: Any = None) -> None:
@@ -32,26 +32,26 @@ class Preprocessor:
         self.shape: tuple[int, ...] = self._init_shape(observation_space, options or {})
 
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
-        """The shape of the array."""
+        """Returns the shape of the array."""
         return (int(spaces.flatdim(obs_space)),)
 
     def transform(self, observation: Any) -> np.ndarray:
-        """The array."""
+        """Returns the array."""
         return np.asarray(spaces.flatten(self._obs_space, observation), np.float32)
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """The number of entries of the array."""
         return int(np.prod(self.shape))
 
     @property
     def observation_space(self) -> spaces.Space:
-        """That of arrays."""
+        """The space of the arrays."""
         return spaces.Box(-1.0, 1.0, self.shape, np.float32)
 
 
 class NoPreprocessor(Preprocessor):
-    """Of observations that are arrays."""
+    """A preprocessor of observations that are arrays."""
 
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
         return tuple(obs_space.shape)
@@ -65,19 +65,19 @@ class NoPreprocessor(Preprocessor):
 
 
 class OneHotPreprocessor(Preprocessor):
-    """Of choices."""
+    """A preprocessor of choices."""
 
 
 class TupleFlatteningPreprocessor(Preprocessor):
-    """Of a Tuple: its entries in order."""
+    """A preprocessor of a Tuple: its entries in order."""
 
 
 class DictFlatteningPreprocessor(Preprocessor):
-    """Of a Dict: its entries by key."""
+    """A preprocessor of a Dict: its entries by key."""
 
 
 def get_preprocessor(space: spaces.Space) -> type[Preprocessor]:
-    """The class that fits an observation space."""
+    """Returns the class that fits an observation space."""
     if is_composed(space):
         return DictFlatteningPreprocessor if isinstance(space, spaces.Dict) else TupleFlatteningPreprocessor
     choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)

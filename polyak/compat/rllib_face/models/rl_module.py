@@ -1,9 +1,9 @@
-"""Modules: the networks of one agent under RLlib's contract, dict in and dict out.
+"""Modules: the networks of one agent with RLlib's API, which map dicts to dicts.
 
 A subclass of :class:`TorchRLModule` makes its layers in ``setup()`` and writes ``_forward(batch)``, which returns
 ``{"action_dist_inputs": [B, N]}``. To be trained by PPO it also writes ``compute_values(batch)`` [B], by DQN
-``compute_q_values(batch)``. What stands here knows no algorithm; :mod:`polyak.compat.rllib_face.models.parts` lets
-polyak's algorithms train it.
+``compute_q_values(batch)``. This file does not depend on algorithms; :mod:`polyak.compat.rllib_face.models.parts` lets
+polyak's algorithms train modules.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STATE_FILE, DESCRIPTION = "module_state.safetensors", "module.json"
 
 @dataclass
 class TorchCompileConfig:
-    """How :meth:`TorchRLModule.compile` calls ``torch.compile``."""
+    """The arguments of ``torch.compile`` in :meth:`TorchRLModule.compile`."""
 
     torch_dynamo_backend: Any = "aot_eager" if sys.platform == "darwin" else "cudagraphs"
     torch_dynamo_mode: str | None = None
@@ -53,7 +53,7 @@ class TorchCompileConfig:
 
 @runtime_checkable
 class ValueFunctionAPI(Protocol):
-    """A module that says what states are worth."""
+    """A module that computes state values."""
 
     def compute_values(self, batch: Batch, embeddings: Any = None) -> Tensor:
         """State values [B]; ``embeddings``: as ``forward_train`` returned them, to spare the encoder."""
@@ -61,10 +61,11 @@ class ValueFunctionAPI(Protocol):
 
 @runtime_checkable
 class QNetAPI(Protocol):
-    """A module that says what actions are worth."""
+    """A module that computes action values."""
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
-        """``qf_preds`` [B, A]; of distributions also ``atoms`` [K], ``qf_logits`` and ``qf_probs`` [B, A, K]."""
+        """Returns ``qf_preds`` [B, A]; for distributions also ``atoms`` [K], ``qf_logits`` and ``qf_probs`` [B, A,
+        K]."""
 
 
 @runtime_checkable
@@ -78,42 +79,42 @@ class TargetNetworkAPI(Protocol):
         """Networks and their copies."""
 
     def forward_target(self, batch: Batch) -> dict[str, Any]:
-        """What the copies say."""
+        """Returns the outputs of the target networks."""
 
 
 @runtime_checkable
 class InferenceOnlyAPI(Protocol):
-    """A module of which acting needs only a part."""
+    """A module that acts with a part of its networks."""
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Names of the attributes that only learning needs."""
+        """Returns names of the attributes that only learning needs."""
 
 
 @runtime_checkable
 class SelfSupervisedLossAPI(Protocol):
-    """A module with a loss of its own, in place of the learner's."""
+    """A module with its own loss, in place of the learner's."""
 
     def compute_self_supervised_loss(
         self, *, learner: Any, module_id: str, config: Any, batch: Batch, fwd_out: Batch, **kwargs: Any
     ) -> Tensor:
-        """The loss [], of what :meth:`TorchLearner.compute_loss_for_module` gets, and of the learner."""
+        """Returns the loss [], from the arguments of :meth:`TorchLearner.compute_loss_for_module` and the learner."""
 
 
 class RLModule:
     """The networks of an agent.
 
     Args:
-        observation_space: as the environment has it.
-        action_space: as the environment has it.
-        inference_only: build what acting needs, and nothing else.
-        learner_only: for a module that never acts.
+        observation_space: the environment's observation space.
+        action_space: the environment's action space.
+        inference_only: build only the parts that acting needs.
+        learner_only: whether the module never acts.
         model_config: options for :meth:`setup`, under ``self.model_config``.
         catalog_class: builds default parts from spaces and options, under ``self.catalog``.
     """
 
     framework: ClassVar[str | None] = None
     default_catalog: ClassVar[Any] = None
-    """What builds parts where no ``catalog_class`` is given."""
+    """The class that builds parts without a ``catalog_class``."""
     STATE_FILE_NAME: ClassVar[str] = STATE_FILE
     """The file in a folder of :meth:`TorchRLModule.save_to_path` that has the weights."""
 
@@ -143,7 +144,7 @@ class RLModule:
         """Make networks; called once, at the end of the constructor."""
 
     def get_initial_state(self) -> dict[str, Any]:
-        """Its recurrent state when an episode begins; nothing, unless a subclass says otherwise."""
+        """Returns its recurrent state at the start of an episode; empty by default."""
         return {}
 
     def is_stateful(self) -> bool:
@@ -153,19 +154,19 @@ class RLModule:
     # -- forward passes ------------------------------------------------------------------------------------------------
 
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
-        """The forward pass, where a subclass does not distinguish them."""
+        """Returns the forward pass, where a subclass does not distinguish them."""
         raise NotImplementedError(f"{type(self).__name__} must write _forward(batch).")
 
     def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
-        """To act without exploration."""
+        """Computes the outputs for acting without exploration."""
         return self._forward(batch, **kwargs)
 
     def _forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
-        """To act while experience is collected."""
+        """Computes the outputs for acting while experience is collected."""
         return self._forward(batch, **kwargs)
 
     def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
-        """Before losses."""
+        """Computes the outputs for losses."""
         return self._forward(batch, **kwargs)
 
     def forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
@@ -189,8 +190,8 @@ class RLModule:
     # -- distributions -------------------------------------------------------------------------------------------------
 
     def get_inference_action_dist_cls(self) -> type[Distribution]:
-        """Of actions without exploration: ``self.action_dist_cls`` where :meth:`setup` has set one, else the catalog's,
-        else that of the space."""
+        """Returns the class of distributions for acting without exploration: ``self.action_dist_cls`` if :meth:`setup`
+        has set one, else the catalog's, else that of the space."""
         if self.action_dist_cls is not None:
             return self.action_dist_cls
         if self.catalog is not None:
@@ -200,21 +201,21 @@ class RLModule:
         return distribution_for(self.action_space)  # type: ignore[arg-type]
 
     def get_exploration_action_dist_cls(self) -> type[Distribution]:
-        """Of actions while experience is collected."""
+        """Returns the class of distributions for acting while experience is collected."""
         return self.get_inference_action_dist_cls()
 
     def get_train_action_dist_cls(self) -> type[Distribution]:
-        """Of actions in losses."""
+        """Returns the class of distributions for losses."""
         return self.get_inference_action_dist_cls()
 
     def _says_nothing(self) -> None:
-        """Columns by name, in earlier versions of RLlib. Nothing reads them; a subclass may say some."""
+        """Returns column names, in earlier versions of RLlib. Nothing reads them; a subclass may define it."""
 
     input_specs_inference = input_specs_exploration = input_specs_train = _says_nothing
     output_specs_inference = output_specs_exploration = output_specs_train = _says_nothing
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the constructor that make another one like it."""
+        """Returns the arguments of the constructor that make another one like it."""
         named = ("observation_space", "action_space", "inference_only", "learner_only", "model_config")
         catalog_class = None if self.catalog is None else type(self.catalog)
         return (), {name: getattr(self, name) for name in named} | {"catalog_class": catalog_class}
@@ -224,26 +225,26 @@ class RLModule:
     def get_state(
         self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
     ) -> dict[str, np.ndarray]:
-        """What it learned, by name."""
+        """Returns the learned tensors as arrays, by name."""
         raise NotImplementedError
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned."""
+        """Restore a state that :meth:`get_state` returned."""
         raise NotImplementedError
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> Any:
-        """The module in a folder, or the modules of several: see :meth:`TorchRLModule.from_checkpoint`."""
+        """Returns the module in a folder, or the modules of several: see :meth:`TorchRLModule.from_checkpoint`."""
         if (Path(path) / DESCRIPTION).is_file():
             return TorchRLModule.from_checkpoint(path)
         return resolve_name("polyak.compat.rllib_face.models.multi:MultiRLModule").from_checkpoint(path)
 
     def as_multi_rl_module(self) -> Any:
-        """A :class:`~polyak.compat.rllib_face.MultiRLModule` with this one alone, as that of the only agent."""
+        """Returns a :class:`~polyak.compat.rllib_face.MultiRLModule` with this one alone, as that of the only agent."""
         return resolve_name("polyak.compat.rllib_face.models.multi:MultiRLModule")({DEFAULT_MODULE_ID: self})
 
     def unwrapped(self) -> RLModule:
-        """The module itself."""
+        """Returns the module itself."""
         return self
 
 
@@ -267,7 +268,7 @@ class TorchRLModule(nn.Module, RLModule):
                     setattr(part, last, None)
 
     def _only_learned(self) -> list[str]:
-        """Names of what acting does not need."""
+        """Returns the names of parts that acting does not need."""
         return self.get_non_inference_attributes() if isinstance(self, InferenceOnlyAPI) else []
 
     @torch.no_grad()
@@ -295,23 +296,23 @@ class TorchRLModule(nn.Module, RLModule):
         return super().__getattr__(name)
 
     def forward(self, batch: Batch, **kwargs: Any) -> Batch:
-        """As :meth:`forward_train`."""
+        """Calls :meth:`forward_train`."""
         return self.forward_train(batch, **kwargs)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Its parameters and buffers, themselves and not copies."""
+        """Returns its parameters and buffers, not copies of them."""
         found: dict[str, Tensor] = self.state_dict()
         return found
 
     def get_state(
         self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
     ) -> dict[str, np.ndarray]:
-        """Arrays of parameters and buffers, by name.
+        """Returns arrays of parameters and buffers, by name.
 
         Args:
             components: names of parts, such as ``"encoder"``, or one of them; ``None``: all.
-            not_components: names of parts that are left out.
-            inference_only: leave out what acting does not need.
+            not_components: names of parts to leave out.
+            inference_only: leave out parts that acting does not need.
         """
         left_out = [*_names(not_components), *(self._only_learned() if inference_only else [])]
         return {
@@ -321,11 +322,11 @@ class TorchRLModule(nn.Module, RLModule):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned; names that it does not hold keep their values. A module that was
-        built for acting alone takes its part of the state of one that learns.
+        """Restore a state that :meth:`get_state` returned; missing names keep their values. A module that was built for
+        acting alone takes its part of a learning module's state.
 
         Raises:
-            ValueError: a name that the module does not have, or another shape. Nothing has changed then.
+            ValueError: a name that the module does not have, or another shape; nothing is changed then.
         """
         own = self._tensors()
         state = as_named_now({plain_name(name): value for name, value in state.items()}, own)
@@ -341,13 +342,13 @@ class TorchRLModule(nn.Module, RLModule):
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def save_to_path(self, path: Any) -> str:
-        """Write the module into a folder: how to build it as JSON, what it learned as safetensors.
+        """Write the module into a folder: its description as JSON, its weights as safetensors.
 
         Returns:
             the folder.
 
         Raises:
-            ValueError: its class or one of its options is none that a file can name.
+            ValueError: a file cannot name its class or one of its options.
         """
         folder = Path(path)
         description = {"format": "polyak-rl-module", "format_version": 1, **self._described()}
@@ -377,11 +378,12 @@ class TorchRLModule(nn.Module, RLModule):
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> TorchRLModule:
-        """Build a module from what :meth:`save_to_path` wrote. Nothing in it runs; its class must be imported already.
+        """Build a module from a folder that :meth:`save_to_path` wrote. This runs no code of the folder; the class must
+        be imported already.
 
         Raises:
             FileNotFoundError: there is no such folder.
-            ValueError: it is damaged, or names a class that is not there.
+            ValueError: it is damaged, or names an unknown class.
         """
         folder = Path(path)
         if not (folder / DESCRIPTION).is_file():
@@ -410,11 +412,11 @@ REPLACED = {
     "load_state": "restore_from_path(path)",
     "save_to_checkpoint": "save_to_path(path)",
 }
-"""What RLlib had in earlier versions."""
+"""Names that RLlib had in earlier versions, with their replacements."""
 
 
 def _names(given: Any) -> list[str]:
-    """Names of parts, of which one may be given by itself."""
+    """Returns a list of names of parts; a single name may be given by itself."""
     return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
@@ -424,10 +426,10 @@ def _within(name: str, parts: list[str]) -> bool:
 
 
 def read_state(path: Any) -> dict[str, Tensor]:
-    """The weights that :meth:`TorchRLModule.save_to_path` wrote into a folder.
+    """Reads the weights that :meth:`TorchRLModule.save_to_path` wrote into a folder.
 
     Raises:
-        HyperparameterError: there are none.
+        HyperparameterError: the folder has no weights.
         ValueError: they are damaged.
     """
     file = Path(path) / STATE_FILE
@@ -439,7 +441,7 @@ def read_state(path: Any) -> dict[str, Tensor]:
 
 @dataclass
 class RLModuleSpec:
-    """How to build a module: what is not given here, the algorithm fills in."""
+    """The specification of a module; the algorithm fills in missing entries."""
 
     module_class: type[RLModule] | None = None
     observation_space: spaces.Space | None = None
@@ -452,7 +454,7 @@ class RLModuleSpec:
     """A folder of :meth:`TorchRLModule.save_to_path`, whose weights the new module gets."""
 
     def build(self) -> Any:
-        """A new module.
+        """Returns a new module.
 
         Raises:
             HyperparameterError: no class.
@@ -467,7 +469,7 @@ class RLModuleSpec:
         return module
 
     def with_spaces(self, observation_space: spaces.Space, action_space: spaces.Space) -> Self:
-        """The same with these spaces where it has none."""
+        """Returns the spec with these spaces in place of missing ones."""
         own = self.observation_space, self.action_space
         seen, chosen = (
             given if one is None else one for one, given in zip(own, (observation_space, action_space), strict=True)
@@ -476,12 +478,13 @@ class RLModuleSpec:
 
     @classmethod
     def from_module(cls, module: Any) -> Self:
-        """The spec of a module."""
+        """Returns the spec of a module."""
         return cls(type(module), **module.get_ctor_args_and_kwargs()[1])
 
 
 def as_images(batch: Batch) -> Batch:
-    """``batch`` with observations as networks read them: bytes of images as fractions of 255, others as float32."""
+    """Returns ``batch`` with observations in the form of networks: bytes of images divided by 255, others as
+    float32."""
     observations = batch[Columns.OBS]
     if not isinstance(observations, Tensor) or observations.dtype == torch.float32:
         return batch

@@ -12,10 +12,10 @@ class Simplex(spaces.Box):
     """Numbers of at least 0 that sum to 1 along the last axis.
 
     Args:
-        shape: of a value; its last entry is how many shares there are.
-        concentration: [shares] of the Dirichlet distribution that :meth:`sample` draws from; ``None``: ones.
-        dtype: of the numbers.
-        seed: of what is drawn.
+        shape: shape of a value; its last entry is the number of shares.
+        concentration: [shares] parameters of the Dirichlet distribution that :meth:`sample` draws from; ``None``: ones.
+        dtype: dtype of the numbers.
+        seed: seed of the samples.
 
     Raises:
         ValueError: ``concentration`` has another length.
@@ -31,7 +31,7 @@ class Simplex(spaces.Box):
 
     @property
     def dim(self) -> int:
-        """How many shares there are."""
+        """The number of shares."""
         return int(self.shape[-1])
 
     def sample(self, mask: Any = None, probability: Any = None) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Action distributions that programs written for RLlib name, subclass and call, on top of ``torch.distributions``.
 
-What polyak trains with by default is in :mod:`polyak.compat.rllib_face.models.distributions`. The classes here are for
-programs with a distribution of their own: a catalog or a module returns the class, and its methods are called while
-acting and in losses. Shapes: B rows, A actions.
+The default distributions are in :mod:`polyak.compat.rllib_face.models.distributions`. The classes here are for programs
+with custom distributions: a catalog or a module returns the class, and its methods are called while acting and in
+losses. Shapes: B rows, A actions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing_extensions import Self
 
 
 class Distribution:
-    """The distributions of the actions in B states: what a class of one's own must offer."""
+    """The distributions of the actions in B states; the interface of custom classes."""
 
     @classmethod
     def from_logits(cls, logits: Tensor, **kwargs: Any) -> Self:
-        """From outputs of a network [B, N]."""
+        """Returns distributions for outputs of a network [B, N]."""
         raise NotImplementedError(f"{cls.__name__} must write from_logits(logits).")
 
     @staticmethod
@@ -30,19 +30,19 @@ class Distribution:
         raise NotImplementedError("a distribution must write required_input_dim(space), which returns a number.")
 
     def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
-        """Actions [*sample_shape, B, ...]."""
+        """Returns actions [*sample_shape, B, ...]."""
         raise NotImplementedError(f"{type(self).__name__} must write sample().")
 
     def rsample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
-        """As :meth:`sample`, differentiable."""
+        """Draws differentiable samples: see :meth:`sample`."""
         raise NotImplementedError(f"{type(self).__name__} must write rsample().")
 
     def logp(self, value: Tensor, **kwargs: Any) -> Tensor:
-        """Log-densities [B] of actions [B, ...]."""
+        """Returns log-densities [B] of actions [B, ...]."""
         raise NotImplementedError(f"{type(self).__name__} must write logp(value).")
 
     def entropy(self, **kwargs: Any) -> Any:
-        """[B] in nats; ``None`` where there is no closed form."""
+        """Returns the entropy [B] in nats; ``None`` where there is no closed form."""
         raise NotImplementedError(f"{type(self).__name__} must write entropy().")
 
     def kl(self, other: Any, **kwargs: Any) -> Tensor:
@@ -50,22 +50,22 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must write kl(other).")
 
     def to_deterministic(self) -> Any:
-        """A distribution whose samples are the likeliest actions."""
+        """Returns a distribution whose samples are the likeliest actions."""
         raise NotImplementedError(f"{type(self).__name__} must write to_deterministic().")
 
 
 class TorchDistribution(Distribution):
-    """A distribution of torch's, which a subclass makes of the constructor's arguments in
+    """A distribution based on one of torch's, which a subclass makes of the constructor's arguments in
     :meth:`_get_torch_distribution`.
 
-    Its log-densities are summed over what each action consists of.
+    Its log-densities are summed over the entries of each action.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._dist = self._get_torch_distribution(*args, **kwargs)
 
     def _get_torch_distribution(self, *args: Any, **kwargs: Any) -> torch.distributions.Distribution:
-        """The distribution of torch's."""
+        """Returns the distribution of torch's."""
         raise NotImplementedError(f"{type(self).__name__} must write _get_torch_distribution().")
 
     @classmethod
@@ -93,7 +93,7 @@ class TorchCategorical(TorchDistribution):
 
     Args:
         logits: [B, N].
-        probs: [B, N], instead of them.
+        probs: [B, N], in place of logits.
     """
 
     def __init__(self, logits: Tensor | None = None, probs: Tensor | None = None) -> None:
@@ -164,7 +164,7 @@ class TorchMultiCategorical(Distribution):
 
     @classmethod
     def from_logits(cls, logits: Tensor, input_lens: Any = None, **kwargs: Any) -> Self:
-        """``input_lens``: how many options each choice has."""
+        """Returns distributions for logits; ``input_lens``: number of options of each choice."""
         return cls([TorchCategorical(logits=part) for part in logits.split(list(input_lens), -1)])
 
     @staticmethod
@@ -208,9 +208,9 @@ class TorchDeterministic(Distribution):
         return int(np.prod(space.shape))
 
     def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Tensor:
-        """Actions [*sample_shape, B, ...]."""
+        """Returns actions [*sample_shape, B, ...]."""
         return self.loc.expand(*(sample_shape or ()), *self.loc.shape)
 
     def to_deterministic(self) -> Self:
-        """Itself."""
+        """Returns itself."""
         return self

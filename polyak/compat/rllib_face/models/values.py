@@ -1,4 +1,4 @@
-"""Policies that act greedily by the action values of a module: what DQN trains.
+"""Policies that act greedily by the action values of a module, for DQN.
 
 Shapes: B rows, A actions, K atoms.
 """
@@ -46,16 +46,16 @@ _EXPLORATION = ("_forward_exploration", "forward_exploration")
 
 
 LOSSES = ("_forward_train", "forward_train", "forward_target")
-"""Methods that say what losses are made of."""
+"""Methods that return the inputs of losses."""
 TARGETS = ("make_target_networks", "get_target_network_pairs")
-"""Methods that say what lags behind."""
+"""Methods that define the target networks."""
 
 
 def refuse_of_dqn(module_class: type[Any]) -> None:
-    """Refuse a module that overrides what DQN does not call.
+    """Refuse a module that overrides methods that DQN does not call.
 
     Raises:
-        HyperparameterError: naming the method.
+        HyperparameterError: it does; the message names the method.
     """
     if not issubclass(module_class, DefaultDQNTorchRLModule):
         return
@@ -67,13 +67,13 @@ def refuse_of_dqn(module_class: type[Any]) -> None:
 
 
 def chooses_itself(module_class: type[Any], methods: tuple[str, ...]) -> list[str]:
-    """Those of some forward passes that a module's class has in place of its default's."""
+    """Returns those of the forward passes ``methods`` that a module's class overrides."""
     default = DefaultDQNTorchRLModule if issubclass(module_class, DefaultDQNTorchRLModule) else TorchRLModule
     return changed(module_class, default, methods)
 
 
 def explores_itself(module_class: type[Any]) -> bool:
-    """Whether a module has an exploration of its own, in place of the algorithm's random actions."""
+    """Whether a module explores by itself, in place of the algorithm's random actions."""
     return bool(chooses_itself(module_class, _EXPLORATION))
 
 
@@ -82,7 +82,7 @@ class OfModule:
 
     Args:
         module: taken apart by :class:`ModuleValuePolicy`.
-        options: those of the network.
+        options: arguments of the network.
     """
 
     def __init__(self, *args: Any, module: Any, **options: Any) -> None:
@@ -104,10 +104,10 @@ class ModuleCategoricalQNetwork(OfModule, CategoricalQNetwork):
 
 
 class WholeQNetwork(QNetwork):
-    """Action values of a module with a forward pass of its own: [B, A]
+    """Action values of a module with its own forward pass: [B, A]
 
     Args:
-        module: called whole.
+        module: the module, which is called as a whole.
         turned: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         options: those of :class:`~polyak.nn.policies.value.QNetwork`.
     """
@@ -126,7 +126,7 @@ class WholeQNetwork(QNetwork):
         return values
 
     def _check(self, values: dict[str, Tensor], rows: int) -> None:
-        """That what the module says has the shape of as many rows and actions."""
+        """Check that the module's outputs have the shape of as many rows and actions."""
         self._check_one(values, QF_PREDS, (rows, int(self.action_space.n)))
 
     def _check_one(self, values: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
@@ -137,7 +137,7 @@ class WholeQNetwork(QNetwork):
 
 
 class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
-    """Distributions of returns of a module with a forward pass of its own."""
+    """Distributions of returns of a module with its own forward pass."""
 
     def logits(self, obs: Obs) -> Tensor:
         """[B, K, A]"""
@@ -163,12 +163,12 @@ class ModuleValuePolicy(ValuePolicy):
         n_atoms: atoms of distributions of returns; ``None``: values alone.
         v_min, v_max: the first and the last of them.
         dueling: the module has a head of state values, too.
-        sigma0: of noisy heads; ``None``: they are not.
-        options: ``memory`` and what belongs to it: see :class:`~polyak.nn.policies.value.GreedyPolicy`.
+        sigma0: initial noise of noisy heads; ``None``: no noise.
+        options: ``memory`` and its options: see :class:`~polyak.nn.policies.value.GreedyPolicy`.
 
     Attributes:
         rl_module: the module that learns.
-        explored: environment steps that it has chosen actions for, which ``forward_exploration`` gets as ``t``.
+        explored: environment steps that it has acted in, which ``forward_exploration`` gets as ``t``.
     """
 
     explored: int = 0
@@ -253,13 +253,13 @@ class ModuleValuePolicy(ValuePolicy):
         return outcome
 
     def columns_of(self, batch: Any) -> dict[str, Any]:
-        """A replayed batch under RLlib's names, as the module reads it."""
+        """Returns a replayed batch under RLlib's names, as the module reads it."""
         columns = {Columns.OBS: batch.observations, Columns.NEXT_OBS: batch.next_observations}
         read = {name: read_by(self, self._turned, part) for name, part in columns.items()}
         return {**read, Columns.ACTIONS: batch.actions.flatten().long(), Columns.REWARDS: batch.rewards}
 
     def said_of(self, batch: Any) -> dict[str, Tensor]:
-        """What ``forward_train`` of the module returns of a replayed batch."""
+        """Returns the outputs of the module's ``forward_train`` for a replayed batch."""
         columns, module = self.columns_of(batch), self.rl_module
         outputs: dict[str, Tensor] = module.forward_train(columns)
         shape = len(columns[Columns.ACTIONS]), int(self.action_space.n)
@@ -307,7 +307,7 @@ class ExploresItself(BeforeAlgorithm):
         return {}
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """The policy's actions."""
+        """Returns the policy's actions."""
         return NetworkAlgorithm.predict(self, *args, **kwargs)
 
 
@@ -321,10 +321,10 @@ class SquaredErrors:
 
 
 class ReadsOutputs(BeforeDQN):
-    """Before a learner of DQN: what a module's ``forward_train`` returned takes the place of values that are computed.
+    """A mixin for DQN's learner: uses the outputs of a module's ``forward_train`` in place of computed values.
 
     Attributes:
-        outputs: of the rows that are learned from.
+        outputs: the outputs for the current minibatch.
     """
 
     policy: Any
@@ -339,7 +339,8 @@ class ReadsOutputs(BeforeDQN):
 
 
 class LossesOfModule(ReadsOutputs):
-    """Before a learner of DQN: ``forward_train`` says what its losses are made of, values of this step and the next."""
+    """A mixin for DQN's learner: ``forward_train`` returns the inputs of its losses, values of this step and the
+    next."""
 
     def gradient_step(self, batch: Any) -> Any:
         self.outputs = self.policy.said_of(batch)
@@ -350,7 +351,7 @@ class LossesOfModule(ReadsOutputs):
 
 
 class TargetsOfModule(BeforeDQN):
-    """Before a learner of DQN: its module says which of its networks lag behind which, and they follow, too."""
+    """A mixin for DQN's learner: its module defines pairs of networks and target networks, which are updated, too."""
 
     policy: Any
     tau: Any

@@ -1,1 +1,1 @@
-"""Runners and learners in processes of their own."""
+"""Runners and learners in separate processes."""

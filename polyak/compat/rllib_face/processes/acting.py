@@ -1,4 +1,4 @@
-"""What runners and evaluators in other processes are alike in."""
+"""The common parts of runners and evaluators in other processes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from polyak.envs import VecEnv
 
 
 def begun(config: AlgorithmConfig, worker: Any, training: bool, index: int) -> VecEnv:
-    """The environments of a process, which takes as many threads as it has processors.
+    """Makes the environments of a process, and sets its number of threads to that of its processors.
 
     Args:
-        config: what to make.
-        worker: what callbacks are shown for it.
-        training: whether they are to learn in.
-        index: of the process, from 1.
+        config: the config.
+        worker: the runner for callbacks.
+        training: whether they are for training.
+        index: number of the process, from 1.
     """
     torch.set_num_threads(max(int(config.num_cpus_per_env_runner), 1))
     return make_environments(config, training, Hooks(config).created(worker), index)
@@ -31,15 +31,15 @@ def begun(config: AlgorithmConfig, worker: Any, training: bool, index: int) -> V
 def processes_of(
     cls: type, config: AlgorithmConfig, number: int, patience: float, tolerance: Tolerance, name: str
 ) -> Workers:
-    """Processes for a config. Room for them may be made within ``env_runner_restore_timeout_s``.
+    """Starts processes for a config. It waits up to ``env_runner_restore_timeout_s`` for room.
 
     Args:
-        cls: of what each holds.
-        config: what each makes.
-        number: how many.
-        patience: seconds after which one that has not answered is lost.
-        tolerance: which failures are put up with.
-        name: of the setting that says how many.
+        cls: class of the object in each.
+        config: the config.
+        number: number of processes.
+        patience: seconds after which a process without an answer is lost.
+        tolerance: the failures that are tolerated.
+        name: name of the setting with their number.
     """
     sent = portable(config)
     resources = config.custom_resources_per_env_runner or None
@@ -49,10 +49,10 @@ def processes_of(
 
 
 def tolerance_of(config: AlgorithmConfig, **more: Any) -> Tolerance:
-    """What ``fault_tolerance()`` says of replacing, which counts all replacements.
+    """Returns the tolerance of ``fault_tolerance()``, which counts all replacements.
 
     Args:
-        config: with these settings.
+        config: the config.
         more: further fields of :class:`~polyak.distributed.ray_workers.Tolerance`.
     """
     most = config.max_num_env_runner_restarts if config.restart_failed_env_runners else 0

@@ -1,4 +1,4 @@
-"""Evaluation in another process. It does not know how it is reached."""
+"""Evaluation in another process. It does not depend on the transport."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class EvaluatorWorker:
     """Plays episodes with the policy that it is given.
 
     Args:
-        config: of evaluation.
-        index: which of the evaluators, from 1.
+        config: the config of evaluation.
+        index: number of the evaluator, from 1.
     """
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
@@ -31,21 +31,21 @@ class EvaluatorWorker:
         self.env = begun(config, self, False, index)
 
     def describe(self) -> int:
-        """Its process."""
+        """Returns the process id."""
         return os.getpid()
 
     def apply(self, function: Callable[[Any], Any]) -> Any:
-        """What a function returns of this worker, which has ``env``, ``config`` and ``worker_index``."""
+        """Returns the result of a function of this worker, which has ``env``, ``config`` and ``worker_index``."""
         return function(self)
 
     def play(self, policy: bytes, rate: float | None, statistics: Moments | None, order: EvaluationOrder) -> Played:
-        """Episodes of a policy.
+        """Plays episodes with a policy.
 
         Args:
-            policy: pickled.
-            rate: probability of a random action where it explores so; ``None``: it does not.
-            statistics: of the filter, if there is one.
-            order: what to play.
+            policy: the pickled policy.
+            rate: probability of a random action; ``None``: no random actions.
+            statistics: statistics of the filter, if there is one.
+            order: the request.
         """
         own = filter_around(self.env)
         if own is not None and statistics is not None:
@@ -55,8 +55,8 @@ class EvaluatorWorker:
 
 
 class ExploringPolicy:
-    """A policy that takes random actions now and then, unless it is to be deterministic: in all environments or in
-    none, as models that explore by epsilon-greedy predict.
+    """A policy with random actions, unless it acts deterministically: in all environments or in none, as models that
+    explore by epsilon-greedy predict.
 
     Args:
         policy: takes the others.
@@ -71,7 +71,7 @@ class ExploringPolicy:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, **more: Any
     ) -> tuple[Any, Any]:
-        """Actions for a batch of observations, and the next recurrent state."""
+        """Returns actions for a batch of observations, and the next recurrent state."""
         explores = not deterministic and np.random.rand() < self.rate
         actions, then = self.policy.predict(observation, state, episode_start, deterministic, **more)
         if explores:

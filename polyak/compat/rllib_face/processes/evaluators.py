@@ -1,4 +1,4 @@
-"""Evaluation in processes of its own, which may continue while training does."""
+"""Evaluation in separate processes, which may run beside training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS_APART = 10_007
 
 
 def parts_of(order: EvaluationOrder, number: int) -> list[EvaluationOrder | None]:
-    """What each of several evaluators plays, all together what was ordered; ``None``: nothing."""
+    """Splits a request between several evaluators; ``None`` for those without a part."""
     if order.in_steps:
         durations = [-(-order.duration // number)] * number
     else:
@@ -35,16 +35,16 @@ def parts_of(order: EvaluationOrder, number: int) -> list[EvaluationOrder | None
 
 
 class RemoteEvaluators:
-    """Processes that play.
+    """Evaluators in other processes.
 
-    One that dies, or that has not answered for ``evaluation_sample_timeout_s``, is replaced, and the new one plays what
-    it had to play.
+    One that dies, or that has not answered for ``evaluation_sample_timeout_s``, is replaced, and the new one plays its
+    episodes.
 
     Args:
-        config: of the whole.
+        config: the algorithm's config.
 
     Raises:
-        Exception: whatever an environment raises, with its traceback.
+        Exception: an environment's error, with its traceback.
     """
 
     def __init__(self, config: AlgorithmConfig) -> None:
@@ -55,15 +55,15 @@ class RemoteEvaluators:
         self._workers = processes_of(EvaluatorWorker, own, number, patience, tolerance, name)
         try:
             self.processes = self._workers.begin("describe", config.env_runner_restore_timeout_s)
-            """Which evaluator -> its process."""
+            """The process id of each evaluator."""
         except BaseException:
             self._workers.stop()
             raise
         self._endless = config.evaluation_duration == "auto"
         self._first: dict[int, EvaluationOrder] = {}
-        """Evaluator -> what it was asked for at first."""
+        """The first request to each evaluator."""
         self._orders: dict[int, EvaluationOrder] = {}
-        """Evaluator -> what it is playing."""
+        """The current request to each evaluator."""
         self._played: dict[int, list[Played]] = {}
         self._renewed: set[int] = set()
         self._policy: Any = None
@@ -73,16 +73,16 @@ class RemoteEvaluators:
 
     @property
     def num_restarts(self) -> int:
-        """How many had to be replaced so far."""
+        """Number of replacements so far."""
         return self._workers.restarts
 
     def renewed(self) -> list[int]:
-        """Those that have taken the place of others since this was asked last."""
+        """Returns the evaluators that were replaced since the last call."""
         found, self._renewed = sorted(self._renewed), set()
         return found
 
     def recover(self) -> None:
-        """Drop what they were asked for if an exception has come between a request and its answer."""
+        """Drop all requests if an exception has interrupted one of them."""
         if self.integrity.broken:
             self._workers.disown()
             self._orders, self._played = {}, {}
@@ -90,8 +90,8 @@ class RemoteEvaluators:
 
     @whole
     def begin(self, model: Any, order: EvaluationOrder) -> None:
-        """Let all of them play with the policy that a model has now."""
-        self._finish()  # an evaluation that training has broken off
+        """Let all evaluators play with a model's current policy."""
+        self._finish()  # an evaluation that training has interrupted
         self._policy = self._workers.put(cloudpickle.dumps(copy_of(model.policy).to("cpu")))
         self._rate = getattr(model, "exploration_rate", None)
         known = filter_around(model.get_env())
@@ -118,7 +118,7 @@ class RemoteEvaluators:
 
     @whole
     def result(self) -> Played:
-        """All that was played, once all of it was."""
+        """Waits for the end of all episodes, and returns their statistics."""
         self._finish()
         found = [played for worker in sorted(self._played) for played in self._played[worker]]
         return Played([r for one in found for r in one.returns], [n for one in found for n in one.lengths])
@@ -129,7 +129,7 @@ class RemoteEvaluators:
             self._take()
 
     def _take(self, wait: bool = True) -> list[int]:
-        """Note what was played, and which have ended."""
+        """Record results; returns the evaluators that have finished."""
         ready = []
         for worker, method, answer in self._workers.answers(wait):
             if isinstance(answer, Failure):
@@ -151,7 +151,7 @@ class RemoteEvaluators:
             self._ask(worker, self._orders[worker], patience)
 
     def foreach(self, func: Callable[[Any], Any]) -> list[Any]:
-        """What a function returns of each evaluator, once all of them have played what was ordered."""
+        """Returns the results of a function of each evaluator, after all of them have played the requested episodes."""
         for answer in (answers := self._apply(func)):
             if isinstance(answer, Failure):
                 raise answer.error
@@ -163,5 +163,5 @@ class RemoteEvaluators:
         return self._workers.ask_all("apply", [func] * len(self._workers))
 
     def stop(self) -> None:
-        """End all of them."""
+        """End all evaluators."""
         self._workers.stop()

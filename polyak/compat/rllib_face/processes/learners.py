@@ -1,4 +1,4 @@
-"""Learners in processes of their own, by the settings of a config."""
+"""Learners in separate processes, by the settings of a config."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from polyak.fields.off_policy import OffPolicyAlgorithm
 
 
 class RemoteLearners(LearnerGroup):
-    """Processes that learn for a model here: see :class:`~polyak.distributed.learners.LearnersElsewhere`.
+    """Learners of a model in other processes: see :class:`~polyak.distributed.learners.LearnersElsewhere`.
 
-    The model is brought up to date after each ``train()``; one that replays without a seed need not be until the end of
-    an iteration.
+    The model is updated after each ``train()``; one that replays without a seed, only at the end of an iteration.
 
     Args:
-        config: what to make.
+        config: the config.
     """
 
     is_local, is_remote = False, True
@@ -44,16 +43,16 @@ class RemoteLearners(LearnerGroup):
 
     @property
     def processes(self) -> list[int]:
-        """Of the learners."""
+        """Process ids of the learners."""
         return self._group.processes
 
     @property
     def restarts(self) -> int:
-        """How often all had to be made again."""
+        """Number of times that all learners were restarted."""
         return self._group.restarts
 
     def train(self, *how: Any, **named: Any) -> None:
-        """The model's own ``train()``, whose gradient steps they make."""
+        """Run the model's own ``train()``; the remote learners make its gradient steps."""
         self._begin()
         try:
             self._train(*how, **named)
@@ -89,5 +88,5 @@ class RemoteLearners(LearnerGroup):
         return self._group.apply(func)
 
     def stop(self) -> None:
-        """End all of them."""
+        """End all learners."""
         self._group.close()

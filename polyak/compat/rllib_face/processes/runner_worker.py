@@ -1,4 +1,4 @@
-"""A runner whose environments a config says. It does not know how it is reached."""
+"""A runner with the environments of a config. It does not depend on the transport."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from polyak.experience.step import Step
 
 
 class RunnerOfConfig(RunnerProcess):
-    """Collects with the weights that it is given.
+    """Collects experience with given weights, in the environments of a config.
 
     Args:
-        config: what environments to make.
-        index: which of the runners, from 1.
+        config: the config.
+        index: number of the runner, from 1.
     """
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
@@ -31,7 +31,7 @@ class RunnerOfConfig(RunnerProcess):
         self._rounds = Rounds(env.num_envs) if config.batch_mode == "complete_episodes" else None
 
     def spaces(self) -> Spaces:
-        """Of its environments."""
+        """Returns the spaces of its environments."""
         return self._spaces
 
     def _collected(self, order: Order) -> Chunk:
@@ -52,5 +52,5 @@ class RunnerOfConfig(RunnerProcess):
         return chunk.done(rows[-1].next_observations, allowed)._replace(dropped=dropped)
 
     def apply(self, function: Callable[[Any], Any]) -> Any:
-        """What a function returns of this runner, which has ``env``, ``config`` and ``worker_index``."""
+        """Returns the result of a function of this runner, which has ``env``, ``config`` and ``worker_index``."""
         return function(self)

@@ -1,4 +1,4 @@
-"""Experience collected in processes of their own, by the settings of a config."""
+"""Runners in separate processes, by the settings of a config."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from polyak.learning.vtrace_learner import VTraceLearner
 
 
 def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
-    """The environments of ``num_env_runners`` processes.
+    """Returns the environments of ``num_env_runners`` processes.
 
     Raises:
-        Exception: whatever an environment raises, with its traceback.
+        Exception: an environment's error, with its traceback.
     """
     tolerance = tolerance_of(
         config,
@@ -33,14 +33,14 @@ def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
 
 
 class RemoteRunners(LocalRunner):
-    """Processes that collect experience for a model here: see :class:`~polyak.distributed.runners.RunnerGroup`.
+    """Runners of a model in other processes: see :class:`~polyak.distributed.runners.RunnerGroup`.
 
     Args:
-        config: of the whole.
+        config: the algorithm's config.
         remote: their environments.
-        model: what learns.
-        callback: called at each step; ``None``: nothing is.
-        restart: begin to count at zero.
+        model: polyak's algorithm.
+        callback: called at each step, unless ``None``.
+        restart: reset the counters.
     """
 
     def __init__(self, config: AlgorithmConfig, remote: RemoteEnvs, model: Any, callback: Any, restart: bool) -> None:
@@ -53,17 +53,17 @@ class RemoteRunners(LocalRunner):
 
     @property
     def processes(self) -> dict[int, int]:
-        """Which runner -> its process."""
+        """The process id of each runner."""
         return dict(enumerate(self._remote.processes))
 
     @property
     def num_healthy_env_runners(self) -> int:  # type: ignore[override]
-        """Those that answer."""
+        """Number of runners that answer."""
         return self._remote.n_runners - len(self._remote.absent)
 
     @property
     def num_restarts(self) -> int:  # type: ignore[override]
-        """How many had to be replaced so far."""
+        """Number of replacements so far."""
         return self._remote.workers.restarts
 
     def num_remote_env_runners(self) -> int:
@@ -76,7 +76,7 @@ class RemoteRunners(LocalRunner):
         return [worker + 1 for worker in self._remote.newly_renewed()]
 
     def follow(self) -> None:
-        """Act by the weights that the model has been brought to."""
+        """Act with the model's updated weights."""
         super().follow()
         if isinstance(self.model, AsynchronousAlgorithm):
             cast(VTraceLearner, self.model.learner).publish(self.model.policy)

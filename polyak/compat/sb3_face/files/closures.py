@@ -1,7 +1,7 @@
 """The two schedules that Stable-Baselines3 before 2.7 saved as functions, recognised without running them.
 
 ``clip_range=0.1`` became a function that returns 0.1, saved as its code and the values that it refers to. The values
-are all that is needed, once the record of the code says that it is that function of that library.
+suffice, once the record of the code identifies that function of that library.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _FILE = "stable_baselines3/common/utils.py"
 
 
 def schedule_of(function: Record, read: Callable[[Any], Any]) -> Schedule | None:
-    """The schedule that a function's record describes; ``None`` for any other function.
+    """Returns the schedule that a function's record describes; ``None`` for any other function.
 
     Args:
-        function: what cloudpickle would have made the function from.
+        function: the record from which cloudpickle would make the function.
         read: translates the values that it refers to.
     """
     code = function.args[0] if function.args else None

@@ -44,7 +44,7 @@ _USUAL_BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer),
     *(RolloutBuffer, DictRolloutBuffer, *_MASKABLE_BUFFERS),
 )
-"""Those that polyak chooses by itself."""
+"""The buffer classes that polyak chooses by itself."""
 _OTHER_ATTRIBUTES = (
     *("policy_class", "observation_space", "action_space", "n_envs", "_last_obs", "_last_original_obs"),
     *("_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "_current_progress_remaining"),
@@ -71,7 +71,7 @@ Entry = Any
 
 
 def read_entry(value: Any, trust: bool) -> Entry:
-    """One value of ``data``."""
+    """Decodes one value of ``data``."""
     if not isinstance(value, dict) or ":serialized:" not in value:
         return value
     origin = f" of {value['__module__']}" if "__module__" in value else ""
@@ -89,14 +89,14 @@ def read_entry(value: Any, trust: bool) -> Entry:
 def describe(
     entries: Mapping[str, Entry], weights: Mapping[str, Tensor], optimizers: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
-    """The description of the model, as ``polyak.json`` has it.
+    """Returns the description of the model, in the form of ``polyak.json``.
 
     Raises:
-        ValueError: the algorithm is not one of polyak's, or the description lacks what is needed.
+        ValueError: the algorithm is not one of polyak's, or the description lacks an entry.
     """
     policy = entries.get("policy_class")
     algorithm = algorithm_of(entries, policy)
-    if algorithm == "PPO" and any(key.startswith("actor_memory.") for key in weights):  # with a policy of a user's own
+    if algorithm == "PPO" and any(key.startswith("actor_memory.") for key in weights):  # with a user's policy
         algorithm = "RecurrentPPO"
     hyper = {key: _encoded(entries[key]) for key in _HYPERPARAMETERS if key in entries}
     hyper |= {key: value for key, value in _adjusted(entries, weights, optimizers).items() if key in hyper}
@@ -125,7 +125,8 @@ def describe(
 
 
 def algorithm_of(entries: Mapping[str, Entry], policy: Entry) -> str | None:
-    """The algorithm that wrote the file, which the file does not say: by its attributes, and its policy's class."""
+    """Returns the algorithm that wrote the file, by its attributes and its policy's class: the file does not name
+    it."""
     algorithms = policy.algorithms if isinstance(policy, PolicyName) else ()
     if len(algorithms) == 1:
         return algorithms[0]
@@ -153,7 +154,7 @@ def algorithm_of(entries: Mapping[str, Entry], policy: Entry) -> str | None:
 
 
 def observations_in_hand(entries: Mapping[str, Entry]) -> dict[str, np.ndarray]:
-    """The runner's state: the last results of the environments."""
+    """Returns the runner's state: the last results of the environments."""
     state: dict[str, np.ndarray] = {}
     for key, name in (("_last_obs", "obs"), ("_last_original_obs", "original_obs")):
         value = entries.get(key)
@@ -171,7 +172,8 @@ def observations_in_hand(entries: Mapping[str, Entry]) -> dict[str, np.ndarray]:
 
 
 def _encoded(value: Entry) -> Any:
-    """As :func:`~polyak.checkpoint.serialise.encode`; what was not read stays a pickle, reported when it is decoded."""
+    """Encodes a value as :func:`~polyak.checkpoint.serialise.encode` does; an unread one stays a pickle, reported when
+    it is decoded."""
     if isinstance(value, Unreadable):
         return {"$pickle": value.code, "repr": value.kind}
     return encode(value)
@@ -180,7 +182,7 @@ def _encoded(value: Entry) -> Any:
 def _space(entries: Mapping[str, Entry], key: str, name: str) -> Any:
     value = entries.get(key)
     if value is None:
-        return None  # the caller brings it, or is asked to
+        return None  # the caller gives it, or gets an error
     if isinstance(value, Unreadable):
         raise ValueError(f"{name}: its {key} cannot be read ({value.reason}). Pass custom_objects={{{key!r}: ...}}.")
     if not isinstance(value, spaces.Space):
@@ -230,7 +232,7 @@ def _adjusted(
 
 
 def _rms_prop(policy_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A2C's choice of optimizer, which the peer keeps among ``policy_kwargs``."""
+    """Returns A2C's choice of optimizer, which the peer keeps in ``policy_kwargs``."""
     options = dict(policy_kwargs)
     kind, settings = decode(options.pop("optimizer_class", None)), decode(options.pop("optimizer_kwargs", None))
     if kind is None:
@@ -241,7 +243,7 @@ def _rms_prop(policy_kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _constant(value: Entry) -> float | None:
-    """The number that a schedule always gives."""
+    """Returns the number that a schedule always gives."""
     while isinstance(value, FloatSchedule):
         value = value.value_schedule
     return float(value.val) if isinstance(value, ConstantSchedule) else None
@@ -250,7 +252,7 @@ def _constant(value: Entry) -> float | None:
 def _policy_kwargs(
     options: dict[str, Any], weights: Mapping[str, Tensor], optimizers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments of the policy, by present names."""
+    """Returns arguments of the policy, by present names."""
     kept = {key: value for key, value in options.items() if key not in ("device", "use_sde", "sde_net_arch")}
     arch = kept.get("net_arch")
     if isinstance(arch, list) and arch and isinstance(arch[0], dict):
@@ -258,7 +260,7 @@ def _policy_kwargs(
     critic = [key for key in weights if key.startswith("critic.")]
     own = [key for key in critic if not key.startswith("critic.features_extractor.")]
     groups = optimizers.get("critic.optimizer", {}).get("param_groups")
-    # Sharing features was the default before 1.8, and the file does not say so.
+    # Sharing features was the default before 1.8, which the file does not record.
     if groups and len(own) < len(critic) and len(groups[0].get("params", ())) == len(own):
         kept.setdefault("share_features_extractor", True)
     return to_polyak(kept)

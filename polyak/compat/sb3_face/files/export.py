@@ -1,10 +1,10 @@
 """Writes a model as a zip that an installed Stable-Baselines3 2.9 loads.
 
-polyak's networks have the peer's names but for QRDQN's, so that the tensors are written as they are. What is not JSON
-in the description is pickled by :mod:`.writer`, which names the peer's classes without having them.
+polyak's networks have the peer's names, except QRDQN's, so that the tensors are written unchanged. Values of the
+description that JSON cannot hold are pickled by :mod:`.writer`, which names the peer's classes without importing them.
 
-Options that the peer's algorithm of that name does not have are refused unless they are at their defaults, those too
-that matter to training alone: it would silently continue otherwise there.
+Options that the peer's algorithm does not have are refused unless they are at their defaults, including those that
+affect training alone: the peer would silently continue without them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, Vector
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn
 
 _VERSION = "2.9.2"
-"""The version whose files these are."""
+"""The version of Stable-Baselines3 whose files are written."""
 _COUNTERS = (
     "num_timesteps",
     "_total_timesteps",
@@ -68,7 +68,7 @@ def save(model: NetworkAlgorithm, path: Any) -> None:
     """Write ``model``; see :meth:`polyak.algorithm.Algorithm.save_sb3`.
 
     Raises:
-        ValueError: it has something that the peer has no equal of; the message says what.
+        ValueError: the model has a part without an equivalent in the peer; the message names it.
     """
     algorithm = checkpoint.lineage(type(model))[-1]
     if algorithm not in ALGORITHMS:
@@ -94,7 +94,7 @@ def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
     """Refuse actions and options that the peer's algorithm, or its policy, does not have.
 
     Raises:
-        ValueError: the action space is composed, or an option is not at its default; the message says which.
+        ValueError: the action space is composed, or an option is not at its default; the message names it.
     """
     if not isinstance(model.action_space, _namesake(algorithm).action_spaces):
         raise ValueError(f"Stable-Baselines3's {algorithm} cannot act in {model.action_space}. Use save().")
@@ -127,13 +127,13 @@ def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
 
 
 def _options_of(algorithm: str) -> set[str]:
-    """Names of the peer's hyper-parameters: what its namesake here takes by position."""
+    """Returns the names of the peer's hyper-parameters: the positional parameters of its namesake here."""
     parameters = inspect.signature(_namesake(algorithm)).parameters.values()
     return {p.name for p in parameters if p.kind is not p.KEYWORD_ONLY}
 
 
 def _policy_options_of(algorithm: str) -> set[str]:
-    """Names that the peer's ``policy_kwargs`` may hold."""
+    """Returns names that the peer's ``policy_kwargs`` may hold."""
     policy = next(iter(_namesake(algorithm).policy_aliases.values()))
     return set(inspect.signature(policy).parameters) - {"observation_space", "action_space", "lr_schedule"}
 
@@ -146,7 +146,7 @@ def _namesake(algorithm: str) -> Any:
 
 
 def _tensors(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
-    """The members in the peer's order: further tensors, then every state dict."""
+    """Returns the members in the peer's order: further tensors, then every state dict."""
     parts = parameters(model.learner)
     if algorithm == "QRDQN" and any(name.startswith("q_net.") for name in parts["policy"]):
         parts["policy"] = renamed(parts["policy"])
@@ -159,13 +159,13 @@ def _tensors(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
     elif "ent_coef" in model.learner.tunables and isinstance(model, OffPolicyAlgorithm):
         variables["ent_coef_tensor"] = torch.tensor(float(model.learner.tunables["ent_coef"]))
     optimizers = {key: _portable(state) for key, state in parts.items() if key != "policy"}
-    if algorithm == "ARS":  # whose policy has no optimizer there
+    if algorithm == "ARS":  # its policy has no optimizer there
         optimizers = {}
     return {"pytorch_variables": variables, "policy": parts["policy"], **optimizers}
 
 
 def _portable(state: Mapping[str, Any]) -> dict[str, Any]:
-    """An optimizer's state dict that does not say how or where it was computed."""
+    """Returns an optimizer's state dict without the details of its implementation and device."""
     kernel = {"foreach": None, "fused": None, "capturable": False, "differentiable": False}
     groups = [
         {
@@ -200,7 +200,7 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _description(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
-    """The attributes that the peer sets on a new model, without those that it derives from others."""
+    """Returns the attributes that the peer sets on a new model, without those that it derives from others."""
     left_out = NOT_ATTRIBUTES | {field.name for field in fields(model)} - _options_of(algorithm)
     hyper = {key: value for key, value in model.hyperparameters().items() if key not in left_out}
     values: dict[str, Any] = {"policy_class": _policy_class(model, algorithm), **hyper}
@@ -241,7 +241,7 @@ def _buffer_options(model: OffPolicyAlgorithm) -> dict[str, Any]:
 
 
 def _policy_class(model: NetworkAlgorithm, algorithm: str) -> Any:
-    """The peer's class for a policy name, or for polyak's equal of that class."""
+    """Returns the peer's class for a policy name, or for polyak's equal of that class."""
     policy = model._policy_name
     known = [(name, found) for name, found in names.POLICIES.items() if algorithm in found.algorithms]
     for name, found in known:
@@ -286,7 +286,7 @@ def _deque(items: list[Any], maxlen: int) -> Any:
 
 
 def _entry(key: str, value: Any) -> Any:
-    """A value as JSON has it, or as the pickle of the peer's equal of it."""
+    """Returns a value as JSON has it, or as the pickle of the peer's equal of it."""
     try:
         json.dumps(value)
         return value
@@ -308,7 +308,7 @@ def _is_ours(value: Any) -> bool:
 
 
 def _equal(value: Any) -> Any:
-    """The peer's equal of a value, for :func:`.writer.dumps`."""
+    """Returns the peer's equal of a value, for :func:`.writer.dumps`."""
     if isinstance(value, dict):
         return {key: _equal(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -43,17 +43,17 @@ def read(
     skip: Collection[str] = (),
     weights_only: bool = False,
 ) -> Saved:
-    """A model's zip in memory, as if it were a file of polyak's own.
+    """Reads a model's zip into memory, in the form of polyak's own files.
 
     Args:
         archive: the open zip.
-        name: what to call it in messages.
-        trust: also run pickles that hold more than is on the list.
-        skip: names whose values the caller brings; the file's are not looked at.
-        weights_only: leave the description alone.
+        name: its name in messages.
+        trust: also run pickles with names that are not on the list.
+        skip: names whose values the caller gives; the file's are not read.
+        weights_only: do not read the description.
 
     Raises:
-        ValueError: it is damaged, or of an algorithm that polyak does not have.
+        ValueError: the zip is damaged, or of an algorithm that polyak does not have.
     """
     members = check_members(archive, name, compressed=True)
     parts = {
@@ -70,7 +70,7 @@ def read(
     for part in _VARIABLES:
         variables |= _variables(parts.pop(part, None), f"{name}: {part}.pth")
     optimizers = {key: _optimizer(state, weights) for key, state in parts.items()}
-    if not optimizers and weights and all(key.startswith("action_net.") for key in weights):  # ARS goes without
+    if not optimizers and weights and all(key.startswith("action_net.") for key in weights):  # ARS has none
         optimizers = {optimizer_key("policy"): torch.optim.SGD(map(torch.nn.Parameter, weights.values())).state_dict()}
 
     saved = Saved({}, foreign=frozenset({"lr_schedule"}))
@@ -97,7 +97,7 @@ def read(
 
 
 def load_tensors(stored: bytes, what: str) -> Any:
-    """One ``.pth`` member, which is a zip too, by torch's own restricted reader.
+    """Reads one ``.pth`` member, which is a zip too, by torch's restricted reader.
 
     Raises:
         ValueError: it is damaged, or holds more than tensors.
@@ -111,7 +111,7 @@ def load_tensors(stored: bytes, what: str) -> Any:
 
 
 def _why_not(error: BaseException) -> str:
-    """In our words: torch's advise to run what the file holds."""
+    """Describes an error in polyak's words: torch's own message advises to run the file's content."""
     if named := re.search(r"GLOBAL ([\w.]+)", str(error)):
         return f"it names {named[1]}, which is no tensor, and nothing in it is run"
     return f"it is damaged, or holds something else ({type(error).__name__})"
@@ -124,10 +124,10 @@ def _variables(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def _tensors(state: Any, what: str) -> _Tensors:
-    """A state dict whose tensors are valid.
+    """Returns a state dict after checking its tensors.
 
     Raises:
-        ValueError: it is not a dict of tensors, or one claims more numbers than the file holds for it.
+        ValueError: it is not a dict of tensors, or a tensor claims more numbers than the file holds.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{what} holds {type(state).__name__}, not a dict of tensors: it is damaged.")
@@ -148,7 +148,8 @@ def _check_tensor(tensor: Tensor, what: str) -> None:
 
 
 def _optimizer(state: Any, weights: _Tensors) -> dict[str, Any]:
-    """An optimizer's state dict. Before 2.4, that of DQN listed the target network's parameters too, after the others.
+    """Returns an optimizer's state dict. Before 2.4, that of DQN listed the target network's parameters too, after the
+    others.
 
     Raises:
         ValueError: it is not a state dict.
@@ -173,7 +174,7 @@ def _optimizer(state: Any, weights: _Tensors) -> dict[str, Any]:
 
 
 def _check_entry(key: Any, value: Any) -> None:
-    """Refuse what is neither a tensor, nor a number, nor a list of such: it may unfold to much when it is copied."""
+    """Refuse entries other than tensors, numbers and lists of these: they could expand when they are copied."""
     if isinstance(value, Tensor):
         _check_tensor(value, f"an optimizer's {key!s:.80}")
         return
@@ -190,7 +191,7 @@ def _widened(value: Any) -> Any:
 
 
 def _with_copies(weights: _Tensors) -> _Tensors:
-    """An actor-critic's shared features under each of the three names that it has had since 1.7."""
+    """Returns an actor-critic's shared features under each of the three names that it has had since 1.7."""
     if not any(key.startswith("mlp_extractor.") for key in weights):
         return weights
     shared = {key: tensor for key, tensor in weights.items() if key.startswith("features_extractor.")}

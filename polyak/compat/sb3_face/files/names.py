@@ -1,7 +1,7 @@
 """The names in Stable-Baselines3's files, and their meaning in polyak.
 
-A pickle names classes and functions by module and name. These tables are all that an untrusted one may name: pairs,
-never prefixes. None of them is imported while a file is read.
+A pickle names classes and functions by module and name. These tables are the only names that an untrusted one may use:
+pairs, never prefixes. None of them is imported while a file is read.
 """
 
 import re
@@ -133,7 +133,7 @@ CLASSES: dict[Name, str] = {
     (f"{_SB3}.common.torch_layers", "CombinedExtractor"): "polyak.nn:CombinedExtractor",
     (f"{_SB3}.common.sb2_compat.rmsprop_tf_like", "RMSpropTFLike"): "polyak.nn:RMSpropTFLike",
 }
-"""Classes that a file may name without making an object of them, and where they are here."""
+"""Classes that a file may name without making an instance, and their equivalents here."""
 
 FLOAT_SCHEDULE: Name = (f"{_SB3}.common.utils", "FloatSchedule")
 CONSTANT_SCHEDULE: Name = (f"{_SB3}.common.utils", "ConstantSchedule")
@@ -157,7 +157,7 @@ ALGORITHMS = (
     *("A2C", "ARS", "CrossQ", "DDPG", "DQN", "MaskablePPO", "PPO", "QRDQN", "RecurrentPPO", "SAC", "TD3", "TQC"),
     "TRPO",
 )
-"""Those that polyak has too."""
+"""The algorithms that polyak has, too."""
 NOT_ATTRIBUTES = frozenset(
     ["device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps"]
 )
@@ -168,7 +168,7 @@ BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict",
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 _RENAMED = {"q_net": "quantile_net", "quantile_net": "q_net"}
-"""Of QRDQN: the networks of its policy, and the layers of each."""
+"""QRDQN's names: the networks of its policy, and the layers of each."""
 _NETWORK = re.compile(r"^(policy\.)?(quantile_net|q_net)(_target)?\.((quantile_net|q_net)\.)?")
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ def _exchanged(found: re.Match[str]) -> str:
 
 
 _MEMORIES = {"lstm_actor": "actor_memory", "lstm_critic": "critic_memory", "critic": "critic_layer"}
-"""Of RecurrentPPO."""
+"""RecurrentPPO's names."""
 _MEMORIES |= {ours: theirs for theirs, ours in _MEMORIES.items()}
 _MEMORY = re.compile(rf"^(policy\.)?({'|'.join(_MEMORIES)})(?=\.)")
 
@@ -208,9 +208,10 @@ FUNCTION_PARTS = (
     | BUILTIN_TYPE
     | frozenset([*_each(_CLOUDPICKLE, "_make_empty_cell"), ("builtins", "float")])
 )
-"""What :mod:`cloudpickle` writes a function with. Only the two schedules of :mod:`.closures` are recognised."""
+"""The names by which :mod:`cloudpickle` builds a function. Only the two schedules of :mod:`.closures` are
+recognised."""
 
-# -- all of them -------------------------------------------------------------------------------------------------------
+# -- all names ---------------------------------------------------------------------------------------------------------
 
 _OURS = {
     FLOAT_SCHEDULE: "polyak.schedules",

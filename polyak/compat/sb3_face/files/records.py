@@ -18,7 +18,7 @@ class Sealed(type):
 
 
 class Record(metaclass=Sealed):
-    """The parts from which a pickle would build an object. A subclass stands for each name in the pickle."""
+    """The parts from which a pickle would build an object. There is a subclass for each name in the pickle."""
 
     __slots__ = ("args", "items", "maker", "pairs", "state")
     origin: ClassVar[Name] = ("", "")
@@ -32,7 +32,7 @@ class Record(metaclass=Sealed):
     pairs: list[tuple[Any, Any]]
     """Items that would be set by key."""
     maker: Record | None
-    """The record that was called to make this one, if what was called had been made by a call itself."""
+    """The record that was called to make this one, if the called object was itself the result of a call."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Record:
         if cls.origin in names.SET_FUNCTION_STATE and args and isinstance(args[0], Record):
@@ -65,7 +65,7 @@ _classes: dict[Name, type[Record]] = {}
 
 
 def record_class(name: Name) -> type[Record]:
-    """The class whose instances stand for objects of what ``name`` is in the peer."""
+    """Returns the class whose instances represent objects of the peer's class ``name``."""
     canonical = names.CANONICAL.get(name, name)
     if canonical not in _classes:
         _classes[canonical] = Sealed(canonical[1], (Record,), {"__slots__": (), "origin": canonical})  # type: ignore[assignment]

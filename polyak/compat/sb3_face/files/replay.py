@@ -26,13 +26,13 @@ def read(file: IO[bytes], name: str, buffer: ReplayBuffer, trust: bool = False) 
 
     Args:
         file: open for reading.
-        name: what to call it in messages.
-        buffer: what it held before is lost.
-        trust: also run a pickle that holds other things.
+        name: its name in messages.
+        buffer: the buffer; its earlier content is lost.
+        trust: also run a pickle with other content.
 
     Raises:
-        UntrustedError: without ``trust``, the pickle holds other things than Stable-Baselines3 puts there.
-        ValueError: it is damaged, holds something else, or does not fit ``buffer``.
+        UntrustedError: without ``trust``, the pickle has other content than Stable-Baselines3 writes.
+        ValueError: the pickle is damaged, holds another object, or does not fit ``buffer``.
     """
     state = _state(file.read(), name, trust)
     try:
@@ -42,7 +42,7 @@ def read(file: IO[bytes], name: str, buffer: ReplayBuffer, trust: bool = False) 
 
 
 def recorded(source: Source) -> RecordedData:
-    """The experience in a pickle, with actions in the environment's units.
+    """Returns the experience in a pickle, with actions in the environment's units.
 
     Raises:
         UntrustedError, ValueError: as :func:`read`.
@@ -52,7 +52,7 @@ def recorded(source: Source) -> RecordedData:
         rows = _Rows(state)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
-    # where each observation is kept once, the newest row's successor has taken the oldest one's place
+    # if each observation is stored once, the newest row's successor has replaced the oldest observation
     slots = rows.slots[1:] if rows.full and state.get("optimize_memory_usage") else rows.slots
     columns = {name: mapped(lambda array: array[slots], column) for name, column in rows.columns.items()}
     observation_space = source.observation_space or state.get("observation_space")
@@ -63,7 +63,7 @@ def recorded(source: Source) -> RecordedData:
 
 
 def _state(data: bytes, name: str, trust: bool) -> Mapping[str, Any]:
-    """The attributes of the replay buffer in a pickle."""
+    """Returns the attributes of the replay buffer in a pickle."""
     try:
         saved = unpickle.loads(data, trust)
     except UntrustedError as error:
@@ -102,7 +102,7 @@ class _Rows:
         self.columns["timeouts"] = self._column("timeouts", state.get("timeouts", np.zeros_like(rewards)))
         following = state.get("next_observations")
         if following is None or state.get("optimize_memory_usage"):
-            # each observation is kept once, and the newest row's successor lies where the next will be written
+            # each observation is stored once, and the newest row's successor is where the next will be written
             following = self._rolled(state["observations"])
         self.columns["next_observations"] = self._column("next_observations", following)
         self.infos: np.ndarray | None = self._column("infos", state["infos"]) if state.get("copy_info_dict") else None

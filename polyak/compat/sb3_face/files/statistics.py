@@ -22,14 +22,14 @@ _SWITCHES = ("training", "norm_obs", "norm_reward")
 
 
 def read(file: IO[bytes], trust: bool = False) -> dict[str, Any]:
-    """The settings and statistics, as :meth:`polyak.envs.VecNormalize.state_dict` gives them.
+    """Returns the settings and statistics, as :meth:`polyak.envs.VecNormalize.state_dict` gives them.
 
     Args:
         file: open for reading.
-        trust: also run a pickle that holds other things.
+        trust: also run a pickle with other content.
 
     Raises:
-        UntrustedError: without ``trust``, the pickle holds other things than Stable-Baselines3 puts there.
+        UntrustedError: without ``trust``, the pickle has other content than Stable-Baselines3 writes.
         ValueError: it is damaged, or holds something else.
     """
     what = str(getattr(file, "name", "the file"))
@@ -71,7 +71,7 @@ def _state(attributes: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def _keys(attributes: dict[str, Any], what: str) -> list[str] | None:
-    """The keys of a Dict that are normalised; files before 1.3 do not say, since it was all of them."""
+    """Returns the keys of a Dict that are normalised; files before 1.3 have none, since it was all of them."""
     keys = attributes.get("norm_obs_keys")
     if keys is None and isinstance(space := attributes.get("observation_space"), spaces.Dict):
         return list(space.spaces)
@@ -84,11 +84,11 @@ def save(normalizer: VecNormalize, path: str | os.PathLike[str]) -> None:
     """Write the pickle that ``VecNormalize.load`` of Stable-Baselines3 2.9 reads.
 
     Args:
-        normalizer: whose settings and statistics.
+        normalizer: the normaliser to write.
         path: the file; it appears under its name only when it is complete.
 
     Raises:
-        ValueError: it subtracts the mean of rewards, which Stable-Baselines3's does not.
+        ValueError: the normaliser subtracts the mean of rewards, which Stable-Baselines3's does not.
     """
     if normalizer.center_reward:
         raise ValueError(

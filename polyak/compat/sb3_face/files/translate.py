@@ -30,9 +30,9 @@ from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 MAX_DEPTH = 64
 Order = Literal["C", "F"]
-"""Of the entries of an array."""
+"""The order of the entries of an array."""
 _LARGEST = 2**128
-"""Of whole numbers: the states of random generators have 128 bits."""
+"""Bound of whole numbers: the states of random generators have 128 bits."""
 _MAX_REPEATS = 8
 """An honest pickle hardly ever refers to a container twice, so its values are not much longer than the pickle."""
 _PLAIN_DTYPE = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248]|c(8|16)|[US]\d{1,4})")
@@ -47,11 +47,11 @@ class SavedObject:
 
 
 def translate(value: Any, size: int) -> Any:
-    """The values that the records of one pickle describe.
+    """Returns the values that the records of one pickle describe.
 
     Args:
-        value: what the pickle held.
-        size: its length in bytes, which bounds what the value may unfold to.
+        value: the records.
+        size: length of the pickle in bytes, which bounds the size of the value.
 
     Raises:
         ValueError: a record does not have the parts that the peer writes, or the value is absurdly large or deep.
@@ -99,7 +99,8 @@ class _Translator:
 
 
 def class_of(name: Name) -> Any:
-    """The class that a file names: a :class:`~.names.PolicyName` for the peers' policies, otherwise the class itself.
+    """Returns the class that a file names: a :class:`~.names.PolicyName` for the peers' policies, otherwise the class
+    itself.
 
     Raises:
         UntrustedError: it is not one that options may hold.
@@ -116,10 +117,10 @@ def class_of(name: Name) -> Any:
 
 
 def attributes(record: Record, *required: str) -> dict[str, Any]:
-    """The attributes that an object was saved with.
+    """Returns the attributes that an object was saved with.
 
     Raises:
-        ValueError: some are missing; the message says which.
+        ValueError: some are missing; the message names them.
     """
     state = record.state
     if isinstance(state, tuple) and len(state) == 2:  # __dict__ and __slots__
@@ -132,7 +133,7 @@ def attributes(record: Record, *required: str) -> dict[str, Any]:
 
 
 def number(value: Any, what: str) -> float:
-    """A finite real number as a ``float``.
+    """Returns a finite real number as a ``float``.
 
     Raises:
         ValueError: it is not one.
@@ -149,7 +150,7 @@ def number(value: Any, what: str) -> float:
 
 
 def whole(value: Any, what: str, least: int = 0) -> int:
-    """A whole number of at least ``least``.
+    """Returns a whole number of at least ``least``.
 
     Raises:
         ValueError: it is not one.
@@ -161,7 +162,7 @@ def whole(value: Any, what: str, least: int = 0) -> int:
 
 
 def numeric(value: Any, what: str) -> np.ndarray:
-    """An array of real numbers, float64.
+    """Returns an array of real numbers, float64.
 
     Raises:
         ValueError: it is not one.
@@ -194,7 +195,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _array(shape: Any, dtype: Any, data: Any, order: Order, read: _Translator) -> np.ndarray:
-    """An array over the pickle's own bytes: read-only, nothing copied."""
+    """Returns an array over the pickle's own bytes: read-only, nothing copied."""
     shape, dtype = _shape(shape), read(dtype)
     if not isinstance(dtype, np.dtype):
         raise ValueError("the file has an array without a dtype: it is damaged.")
@@ -260,7 +261,7 @@ def _nothing(record: Record, read: _Translator) -> None:
 
 
 def _space(record: Record, read: _Translator) -> spaces.Space:
-    """A space without its random generator."""
+    """Returns a space without its random generator."""
     kind = names.SPACES[record.origin]
     space = _SPACE_READERS[kind](attributes(record), read)
     check_space(space)
@@ -359,7 +360,7 @@ def _function(record: Record, read: _Translator) -> Any:
 
 
 def _called(record: Record, read: _Translator) -> Any:
-    """An object of a class that was itself looked up by a call, as older cloudpickles write functions."""
+    """Returns an object of a class that was itself looked up by a call, as older cloudpickles write functions."""
     maker = record.maker
     if maker is None or maker.origin not in names.BUILTIN_TYPE or maker.args not in names.FUNCTION_TYPES:
         raise UntrustedError(

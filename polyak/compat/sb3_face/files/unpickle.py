@@ -1,8 +1,8 @@
 """Reads a pickle without running it.
 
-What a pickle names is neither imported nor called: every name of :data:`.names.READABLE` becomes a class of records,
-every object a record of the arguments and the state that it would have been built from. :mod:`.translate` then makes of
-the records what it knows, by its own code. A name that is not on the list ends the reading.
+Names in a pickle are neither imported nor called: every name of :data:`.names.READABLE` becomes a class of records,
+every object a record of the arguments and the state from which it would have been built. :mod:`.translate` then
+converts the records by its own code. A name that is not on the list ends the reading.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class _Trusted(pickle.Unpickler):
 
 
 def loads(data: bytes, trust: bool = False) -> Any:
-    """The value that a pickle holds.
+    """Returns the value of a pickle.
 
     Args:
         data: the pickle.
-        trust: read what the list does not allow by running the pickle, as ``cloudpickle.loads`` does.
+        trust: read pickles with other names by running them, as ``cloudpickle.loads`` does.
 
     Raises:
-        UntrustedError: without ``trust``, the pickle names something that is not on the list; the message says what.
-        ValueError: it is damaged, or holds what no honest file does.
+        UntrustedError: without ``trust``, the pickle has a name that is not on the list; the message contains it.
+        ValueError: the pickle is damaged, or has content that no genuine file has.
     """
     try:
         return _translated(_read(data), len(data))

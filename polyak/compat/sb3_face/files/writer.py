@@ -1,6 +1,6 @@
 """Writes pickles that name classes which are not installed here.
 
-Python's own pickler refuses to name a class that it cannot import. This one writes what is asked: a few opcodes of
+Python's own pickler refuses to name a class that it cannot import. This one writes any name, with a few opcodes of
 protocol 4, without back references.
 """
 
@@ -47,7 +47,7 @@ _NAMES_OF_CLASSES = {path: name for name, path in reversed(names.CLASSES.items()
 
 
 def dumps(value: Any) -> bytes:
-    """A value as a pickle.
+    """Returns a value as a pickle.
 
     Args:
         value: plain values, containers, numpy arrays, spaces, classes, and :class:`Global`, :class:`Object` and
@@ -99,14 +99,15 @@ def _plain(value: Any) -> bytes:
 
 
 def _reduced(value: Any) -> Iterable[bytes]:
-    """Arrays, dtypes and spaces take themselves apart; what they name is numpy's and gymnasium's."""
+    """Yields the opcodes of arrays, dtypes and spaces, by their own reductions; these name numpy's and gymnasium's
+    classes."""
     function, args, *rest = value.__reduce_ex__(2)
     state = rest[0] if rest else None
     if function is copyreg.__newobj__:  # type: ignore[attr-defined]
         yield from (*_opcodes(_own_name(args[0])), *_opcodes(tuple(args[1:])), b"\x81")
     else:
         yield from (*_opcodes(_own_name(function)), *_opcodes(_named(args)), b"R")
-    if isinstance(state, dict):  # of a space: its random generator is not part of what it is
+    if isinstance(state, dict):  # a space's random generator is not saved
         state = {key: None if key == "_np_random" else _plain_state(item) for key, item in state.items()}
     if state is not None:
         yield from (*_opcodes(_named(state)), b"b")
@@ -117,19 +118,19 @@ def _plain_state(value: Any) -> Any:
 
 
 def _named(value: Any) -> Any:
-    """The classes among arguments, by the name that they have wherever numpy is."""
+    """Returns the classes among arguments, by the name that they have wherever numpy is."""
     return (
         tuple(_own_name(item) if isinstance(item, type) else item for item in value) if type(value) is tuple else value
     )
 
 
 def _own_name(function: Any) -> Global:
-    module = function.__module__.replace("numpy._core", "numpy.core")  # the name that every numpy knows
+    module = function.__module__.replace("numpy._core", "numpy.core")  # the name in every version of numpy
     return Global((module, function.__qualname__))
 
 
 def class_name(cls: type) -> Global:
-    """The peer's name of a class.
+    """Returns the peer's name of a class.
 
     Raises:
         ValueError: the class is polyak's and has no equal there.
@@ -144,5 +145,5 @@ def class_name(cls: type) -> Global:
 
 
 def enum_member(member: Enum, name: Name) -> Call:
-    """A member of an enumeration of the peer's."""
+    """Returns a member of an enumeration of the peer's."""
     return Call(name, (member.value,))

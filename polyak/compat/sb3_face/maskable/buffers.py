@@ -31,7 +31,7 @@ class MaskableRolloutBufferSamples(NamedTuple):
 
     @property
     def extras(self) -> dict[str, Tensor]:
-        """As learners read further columns."""
+        """The masks, as a further column for learners."""
         return {MASKS: self.action_masks}
 
 
@@ -80,11 +80,11 @@ class MaskableRolloutBuffer(RolloutBuffer):
         self.action_masks = np.ones_like(self.action_masks)
 
     def add(self, *args: Any, action_masks: np.ndarray | None = None, **kwargs: Any) -> None:
-        """As :meth:`RolloutBuffer.add`.
+        """Adds a step with its masks: see :meth:`RolloutBuffer.add`.
 
         Args:
-            args, kwargs: of that method.
-            action_masks: [n_envs, M], or anything of that many entries; ``None``: everything was allowed.
+            args, kwargs: arguments of that method.
+            action_masks: [n_envs, M], or any array of that many entries; ``None``: all choices were allowed.
         """
         masks = np.ones(1) if action_masks is None else np.asarray(action_masks).reshape(self.n_envs, self.mask_dims)
         super().add(*args, extras={MASKS: np.broadcast_to(masks, (self.n_envs, self.mask_dims))}, **kwargs)

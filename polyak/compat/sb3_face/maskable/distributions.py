@@ -37,7 +37,7 @@ from polyak.nn.errors import PolicyError
 Masks = Tensor | np.ndarray | Sequence[Any] | None
 """True where a choice is allowed; ``None``: everywhere."""
 _FORBIDDEN = -1e8
-"""Stands for log 0: finite, so that a row in which nothing is allowed is uniform."""
+"""Represents log 0: finite, so that a row without allowed choices is uniform."""
 
 
 class MaskableCategorical(TorchCategorical):
@@ -71,7 +71,7 @@ class MaskableCategorical(TorchCategorical):
         super().__init__(logits=logits, validate_args=self._validate_args)
 
     def entropy(self) -> Tensor:
-        """In nats, [...]."""
+        """Returns the entropy in nats, [...]."""
         if self.masks is None:
             return super().entropy()
         return -torch.where(self.masks, self.logits * self.probs, 0.0).sum(-1)
@@ -125,7 +125,8 @@ class _MaskedLogits(OfLogits, MaskableDistribution):
             raise NoParametersError(error) from None
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        """Log-density of ``actions`` [B, ...]: [B]; the parameters of one state will do for all of them."""
+        """Returns the log-density of ``actions`` [B, ...]: [B]; the parameters of a single state are used for all of
+        them."""
         value = self.value
         return value.log_prob(actions) if len(actions) == len(self._logits) else self._log_prob_of_many(actions)
 
@@ -140,7 +141,7 @@ class _MaskedLogits(OfLogits, MaskableDistribution):
     @property
     @abstractmethod
     def _logits(self) -> Tensor:
-        """Those without masks, or a part of them: [B, ...]"""
+        """The logits without masks, or a part of them: [B, ...]"""
 
     def _from_torch(self, given: Any) -> Any:
         self._unmasked, self._masks = self._from_original(given), _given_masks(given)
@@ -200,7 +201,7 @@ class MaskableMultiCategoricalDistribution(_MaskedLogits, MultiCategoricalDistri
 
     @property
     def distributions(self) -> list[MaskableCategorical]:
-        """One for each choice, made on each access; none before there are parameters."""
+        """The distribution of each choice, made on each access; empty before parameters are set."""
         return self.distribution or []
 
     @distributions.setter
@@ -235,7 +236,7 @@ class MaskableBernoulliDistribution(MaskableMultiCategoricalDistribution):
 
 
 def make_masked_proba_distribution(action_space: spaces.Space) -> MaskableDistribution:
-    """The distribution that fits an action space.
+    """Returns the distribution that fits an action space.
 
     Raises:
         PolicyError: a MultiBinary of several dimensions.

@@ -16,12 +16,12 @@ EXPECTED_METHOD_NAME = MASKS
 
 
 def is_masking_supported(env: gym.Env | VecEnv) -> bool:
-    """Whether an environment has a method ``action_masks()``; of a vector, each of them."""
+    """Whether an environment has a method ``action_masks()``; for a vector, whether each of them has."""
     return env.has_attr(MASKS) if isinstance(env, VecEnv) else env.has_wrapper_attr(MASKS)
 
 
 def get_action_masks(env: gym.Env | VecEnv) -> np.ndarray:
-    """The present masks of an environment, [M], or of a vector, [N, M]."""
+    """Returns the present masks of an environment, [M], or of a vector, [N, M]."""
     if isinstance(env, VecEnv):
         return np.stack(env.env_method(MASKS))
     return env.get_wrapper_attr(MASKS)()
@@ -42,7 +42,7 @@ def evaluate_policy(
     """See :func:`polyak.evaluation.in_environments.evaluate_policy`.
 
     Raises:
-        ValueError: ``use_masking`` where the environment says no masks.
+        ValueError: ``use_masking``, but the environment has no masks.
     """
     _check_masks(env, use_masking)
     return evaluation.evaluate_policy(
@@ -63,11 +63,11 @@ class MaskableEvalCallback(EvalCallback):
     """See :class:`polyak.callbacks.evaluating.EvalCallback`.
 
     Args:
-        args, kwargs: of that class.
-        use_masking: keep to the masks of the environment.
+        args, kwargs: arguments of that class.
+        use_masking: apply the masks of the environment.
 
     Raises:
-        ValueError: when evaluating, ``use_masking`` where the environment says no masks.
+        ValueError: when evaluating, ``use_masking``, but the environment has no masks.
     """
 
     def __init__(self, *args: Any, use_masking: bool = True, **kwargs: Any) -> None:

@@ -36,7 +36,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
     def forward(
         self, obs: Obs, deterministic: bool = False, action_masks: Masks = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B, ...], state values [B, 1], log-densities of the actions [B]."""
+        """Returns actions [B, ...], state values [B, 1], log-densities of the actions [B]."""
         latent_pi, latent_vf = self._latents(obs)
         distribution = self._limited(self._get_action_dist_from_latent(latent_pi), action_masks)
         actions = distribution.get_actions(deterministic)
@@ -50,7 +50,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
 
     @plain
     def get_distribution(self, obs: Obs, action_masks: Masks = None) -> MaskableDistribution:  # type: ignore[override]
-        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         return self._limited(super().get_distribution(obs), action_masks)
 
     @staticmethod
@@ -60,7 +60,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
         return distribution
 
     def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:
-        assert masks is not None  # this class draws by itself, so that no noise brings it here
+        assert masks is not None  # this class draws its own noise, so none is given here
         deterministic = noise is None
         if not self.acts_by_forward:
             return Decision(self._predict(obs, deterministic, masks))

@@ -36,13 +36,13 @@ def pad(
     tensor: np.ndarray,
     padding_value: float = 0.0,
 ) -> Tensor:
-    """Rows [B, ...] as sequences [S, L, ...].
+    """Pads rows [B, ...] to sequences [S, L, ...].
 
     Args:
-        seq_start_indices, seq_end_indices: [S] first and last row of each.
-        device: where to put them.
+        seq_start_indices, seq_end_indices: [S] first and last row of each sequence.
+        device: device of the result.
         tensor: the rows, an array.
-        padding_value: what follows the end of a sequence.
+        padding_value: the value after the end of a sequence.
     """
     lengths = np.asarray(seq_end_indices) - seq_start_indices + 1
     steps = np.arange(lengths.max())
@@ -59,7 +59,7 @@ def pad_and_flatten(
     tensor: np.ndarray,
     padding_value: float = 0.0,
 ) -> Tensor:
-    """:func:`pad` with the sequences one after another, and all numbers in one axis: [B, ...] -> [S * L * ...]"""
+    """Pads sequences and flattens all axes: [B, ...] -> [S * L * ...]. See :func:`pad`."""
     return pad(seq_start_indices, seq_end_indices, device, tensor, padding_value).flatten()
 
 
@@ -71,7 +71,7 @@ def create_sequencers(
     Args:
         episode_starts: [B] 1 where an episode begins.
         env_change: [B] 1 at the first row of an environment.
-        device: of the sequences.
+        device: device of the sequences.
 
     Returns:
         first rows of the sequences [S]; :func:`pad` and :func:`pad_and_flatten` for them.
@@ -152,11 +152,11 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     def add(
         self, *args: Any, lstm_states: RNNStates | None = None, extras: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        """As :meth:`RolloutBuffer.add`.
+        """Adds a step with its recurrent states: see :meth:`RolloutBuffer.add`.
 
         Args:
-            args, extras, kwargs: of that method.
-            lstm_states: before the step, [K, N, H] each, if ``extras`` do not say it.
+            args, extras, kwargs: arguments of that method.
+            lstm_states: the states before the step, [K, N, H] each, if ``extras`` do not have them.
         """
         if lstm_states is not None:
             extras = dict(extras or {})
@@ -168,7 +168,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     # -- sequences -----------------------------------------------------------------------------------------------------
 
     def get(self, batch_size: int | None = None) -> Generator[RecurrentRolloutBufferSamples, None, None]:  # type: ignore[override]
-        """All rows once, in order from a random one on.
+        """Yields all rows once, in order from a random one on.
 
         Args:
             batch_size: rows of a minibatch before padding (the last one may be smaller); None gives all at once.
@@ -188,7 +188,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env_change: np.ndarray, env: Normalizer | None = None
     ) -> RecurrentRolloutBufferSamples:
-        """Rows of the flattened rollout as padded sequences.
+        """Returns rows of the flattened rollout as padded sequences.
 
         Args:
             batch_inds: [B] rows.

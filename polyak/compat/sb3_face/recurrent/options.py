@@ -40,15 +40,15 @@ def critic_memory(
 
 
 def lstm_words(given: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
-    """``lstm_kwargs``, if all of them are supported.
+    """Returns ``lstm_kwargs``, after checking that all of them are supported.
 
     Raises:
-        ValueError: they do.
+        ValueError: one is not supported.
     """
     given = dict(given or {})
     for name, value in given.items():
         if name == "dropout":
-            if value and layers == 1:  # it would lie between layers
+            if value and layers == 1:  # dropout is between layers
                 text = f"lstm_kwargs: dropout={value} has no effect with n_lstm_layers=1."
                 warn_user(text, UserWarning)
         elif name not in _ONLY or value != _ONLY[name]:
@@ -59,12 +59,12 @@ def lstm_words(given: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
 
 
 def dropout_of(given: Mapping[str, Any], layers: int) -> float:
-    """polyak's ``memory_dropout``: there is none in a single layer."""
+    """Returns polyak's ``memory_dropout``: 0 for a single layer."""
     return float(given.get("dropout", 0.0)) if layers > 1 else 0.0
 
 
 def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``policy_kwargs`` of sb3-contrib by polyak's names.
+    """Converts ``policy_kwargs`` of sb3-contrib to polyak's names.
 
     Raises:
         ValueError: they have no equal.
@@ -82,7 +82,7 @@ def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_contrib(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of :func:`to_polyak`; sb3-contrib's names stay as they are.
+    """Inverts :func:`to_polyak`; sb3-contrib's names stay as they are.
 
     Raises:
         ValueError: they have no equal.

@@ -39,12 +39,12 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         lstm_hidden_size: H.
         n_lstm_layers: K.
         shared_lstm: the value function reads the actor's memory, which its losses do not train.
-        enable_critic_lstm: the value function has a memory of its own; without either it has a linear layer instead.
-        lstm_kwargs: further arguments of ``torch.nn.LSTM``: ``dropout``; others are there at their defaults alone.
+        enable_critic_lstm: the value function has its own memory; without either it has a linear layer instead.
+        lstm_kwargs: further arguments of ``torch.nn.LSTM``: ``dropout``; others must have their defaults.
 
     Raises:
         AssertionError: both ``shared_lstm`` and ``enable_critic_lstm``.
-        ValueError: ``lstm_kwargs`` ask for another kind of LSTM.
+        ValueError: ``lstm_kwargs`` describe another kind of LSTM.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         return latent_pi, latent_vf, RNNStates(pi, tuple(state.detach() for state in pi))
 
     def states_of(self, memory: Mapping[str, Tensor]) -> RNNStates:
-        """The recurrent state from polyak's layout by name, [B, K, H] each, to sb3-contrib's, [K, B, H]."""
+        """Converts the recurrent state from polyak's layout by name, [B, K, H] each, to sb3-contrib's, [K, B, H]."""
         pi, vf = (
             tuple(value.transpose(0, 1) for name, value in memory.items() if name.startswith(side))
             for side in (recurrent.ACTOR, recurrent.CRITIC)
@@ -145,7 +145,8 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def forward(  # type: ignore[override]
         self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
-        """Actions [B, ...], state values [B, 1], log-densities of the actions [B], and the next recurrent state."""
+        """Returns actions [B, ...], state values [B, 1], log-densities of the actions [B], and the next recurrent
+        state."""
         latent_pi, latent_vf, then = self._recurrent(obs, lstm_states, episode_starts)
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent_pi))
         actions = distribution.get_actions(deterministic=deterministic)
@@ -156,7 +157,8 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def get_distribution(  # type: ignore[override]
         self, obs: Obs, lstm_states: State, episode_starts: Tensor
     ) -> tuple[Distribution, State]:
-        """``action_dist`` with the parameters for observations [B, ...], and the actor's next recurrent state."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...], and the actor's next recurrent
+        state."""
         features = ActorCriticPolicy.extract_features(self, obs, self.pi_features_extractor)
         latent, then = self._process_sequence(features, lstm_states, episode_starts, self.lstm_actor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent)), then
@@ -164,13 +166,13 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def predict_values(  # type: ignore[override]
         self, obs: Obs, lstm_states: State | None = None, episode_starts: Tensor | None = None, **memory: Tensor
     ) -> Tensor:
-        """State values [B, 1].
+        """Returns state values [B, 1].
 
         Args:
             obs: [B, ...].
-            lstm_states: of the value function; of the actor if it has none of its own.
+            lstm_states: states of the value function, or of the actor if it has no recurrent layers.
             episode_starts: [B].
-            memory: as polyak's own algorithms give it, by name and without ``lstm_states``.
+            memory: the recurrent state by name, from polyak's own algorithms, in place of ``lstm_states``.
         """
         if lstm_states is None or episode_starts is None:
             return super().predict_values(obs, **memory)
@@ -190,14 +192,14 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         episode_starts: Tensor | None = None,
         **named: Any,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """State values [B, 1], log-densities of actions [B], entropies [B] (None without a closed form).
+        """Returns state values [B, 1], log-densities of actions [B], entropies [B] (None without a closed form).
 
         Args:
             obs: [B, ...].
             actions: [B, ...].
-            lstm_states: before the first steps of the sequences.
+            lstm_states: states before the first steps of the sequences.
             episode_starts: [B].
-            named: what polyak's own learners give instead of the last two.
+            named: the arguments of polyak's own learners, in place of the last two.
         """
         if lstm_states is None or episode_starts is None:
             return super().evaluate_actions(obs, actions, **named)

@@ -41,10 +41,10 @@ FORMATS: dict[str, Format] = {
 
 
 def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
-    """Read a file, a folder, a name or a table in whatever format it is.
+    """Read a file, a folder, a name or a table in any known format.
 
     Args:
-        path: of a file or folder; or the id of a Minari dataset; or a DataFrame of pandas or polars.
+        path: path of a file or folder; or the id of a Minari dataset; or a DataFrame of pandas or polars.
         format: a key of :data:`FORMATS`; None finds it by the content.
         options: the other fields of :class:`~polyak.experience.datasets.formats.source.Source`.
 

@@ -28,7 +28,7 @@ def _header(source: Source) -> str:
 
 
 def read(source: Source) -> RecordedData:
-    """A table; floats become float32 where nothing is lost by it."""
+    """Reads a table; floats become float32 where nothing is lost by it."""
     pd = pandas()
     separator = max(_SEPARATORS, key=_header(source).count)
     with source.path.open("rb") as file:

@@ -15,7 +15,7 @@ from polyak.experience.datasets.formats.source import Source
 
 
 def recognises(source: Source) -> bool:
-    """An HDF5 file with the actions of a first episode."""
+    """Whether the source is an HDF5 file with the actions of a first episode."""
     return "actions_0" in source.keys
 
 
@@ -69,5 +69,5 @@ def _joined(episodes: list[Any]) -> Any:
 
 
 def _choices(actions: np.ndarray) -> np.ndarray:
-    """Numbers of choices [N, 1] as [N]."""
+    """Returns numbers of choices [N, 1] as [N]."""
     return actions[:, 0] if actions.dtype.kind in "iu" and actions.shape[1:] == (1,) else actions

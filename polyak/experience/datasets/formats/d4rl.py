@@ -18,7 +18,7 @@ _NESTED = frozenset([*NAMES["observations"].split(), *NAMES["next_observations"]
 
 
 def recognises(source: Source) -> bool:
-    """An HDF5 file with observations at its top."""
+    """Whether the source is an HDF5 file with observations at its top."""
     return not source.keys.isdisjoint(_OBSERVED)
 
 

@@ -28,7 +28,7 @@ _MANY = 4096
 
 
 def frame_of(recording: RecordedData) -> Any:
-    """A pandas.DataFrame with a row for each transition."""
+    """Returns a pandas.DataFrame with a row for each transition."""
     parts = recording.parts
     lengths = np.diff(parts.ends, prepend=0)
     ends = parts.ends - 1
@@ -54,7 +54,7 @@ def frame_of(recording: RecordedData) -> Any:
 
 
 def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """The columns of an array, or of a dict of arrays."""
+    """Yields the columns of an array, or of a dict of arrays."""
     for key, array in arrays_of(values).items():
         if key is not None and (":" in key or (_INDEXED.fullmatch(key) and array.ndim == 1)):
             raise DatasetError(f"observations[{key!r}] would be that of others in a table: rename the key.")
@@ -69,7 +69,7 @@ def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def recording_of_frame(source: Source) -> RecordedData:
-    """A DataFrame of pandas or polars with a row for each step."""
+    """Returns a DataFrame of pandas or polars with a row for each step."""
     frame, names = source.given, list(source.given.columns)
     if len(set(names)) < len(names):
         raise DatasetError(f"{source} has two columns of one name.")
@@ -143,7 +143,7 @@ def _nested(columns: Mapping[str, np.ndarray], source: str) -> dict[str, Any]:
 
 
 def _gathered(columns: Mapping[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
-    """Columns ``x_0``, ``x_1`` ... as one array x [N, 2]."""
+    """Returns columns ``x_0``, ``x_1`` ... as one array x [N, 2]."""
     places: dict[str, dict[tuple[int, ...], np.ndarray]] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, values in columns.items():
@@ -174,7 +174,7 @@ def _shape(name: str, places: Set[tuple[int, ...]], source: str) -> tuple[int, .
 
 
 def _place(shape: tuple[int, ...], number: int) -> tuple[int, ...]:
-    """The indices of the entry of that number, in an array of any size."""
+    """Returns the indices of the entry of that number, in an array of any size."""
     place: list[int] = []
     for length in reversed(shape):
         number, index = divmod(number, length)

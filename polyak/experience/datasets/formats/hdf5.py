@@ -125,7 +125,7 @@ def array(dataset: Any) -> np.ndarray:
 
 
 def h5py() -> Any:
-    """The library for HDF5.
+    """Returns the library for HDF5.
 
     Raises:
         ImportError: it is not installed.

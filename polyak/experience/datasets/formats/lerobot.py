@@ -34,7 +34,7 @@ _SEEN = "observation."
 
 
 def recognises(source: Source) -> bool:
-    """A folder with a description and data beside it."""
+    """Whether the source is a folder with a description and data beside it."""
     return (source.path / ABOUT).is_file() and (source.path / "data").is_dir()
 
 
@@ -75,7 +75,7 @@ def _holds_numbers(array: Any) -> bool:
 
 
 def _arrays(columns: dict[str, np.ndarray], rows: int, source: str) -> dict[str, Any]:
-    """Arrays by the names that datasets have."""
+    """Returns arrays under the names of datasets."""
     seen = {name.removeprefix(_SEEN): array for name, array in columns.items() if name.startswith(_SEEN)}
     if not seen:
         raise DatasetError(f"{source} has no column {_SEEN}* of numbers: it has {sorted(columns)}.")

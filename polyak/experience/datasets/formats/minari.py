@@ -36,7 +36,7 @@ _ID = r"(?:[-\w]+/)*[-\w]+-v\d+"
 
 
 def recognises(source: Source) -> bool:
-    """A folder with Minari's metadata, its data file, or an id."""
+    """Whether the source is a folder with Minari's metadata, its data file, or an id."""
     return _folder(source) is not None or (not source.exists and bool(re.fullmatch(_ID, str(source.given))))
 
 
@@ -95,7 +95,7 @@ def _download(minari: Any, name: str) -> None:
 
 
 def _check_reachable() -> None:
-    """Find out at once that there is no network: the Hub's client would try for half a minute."""
+    """Detect at once that there is no network: the Hub's client would try for half a minute."""
     proxies = getproxies()
     if "https" in proxies or "all" in proxies or os.environ.get("MINARI_REMOTE"):
         return  # not the Hub, or not by this machine's own name service

@@ -87,7 +87,7 @@ def _check_images(file: Any, size: int, what: str) -> None:
 
 
 def _pixels(content: Any) -> int:
-    """Bytes that an image in memory takes; of texts their own."""
+    """Returns the number of bytes of an image in memory, or of a text."""
     from PIL import Image, UnidentifiedImageError
 
     if getattr(content, "dtype", None) != "uint8":

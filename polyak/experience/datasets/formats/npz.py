@@ -36,7 +36,7 @@ _LOCAL_HEADER, _ZIP64_FIELD, _PADDING_FIELD = 30, 20, 0xD935  # bytes of each; t
 
 
 def recognises(source: Source) -> bool:
-    """A zip of arrays."""
+    """Whether the source is a zip of arrays."""
     return any(name.endswith(".npy") for name in source.members)
 
 
@@ -44,7 +44,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source) -> RecordedData:
-    """A file of our own, or arrays under names of :data:`~polyak.experience.datasets.named.NAMES`."""
+    """Reads a file of our own, or arrays under names of :data:`~polyak.experience.datasets.named.NAMES`."""
     try:
         if _DESCRIPTION in source.members:
             return _read_own(source)
@@ -108,7 +108,7 @@ def _check_episodes(source: Source, parts: Parts) -> None:
 
 
 def _mapped(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array that stays in the file, read-only; one that was compressed afterwards is read."""
+    """Returns an array that stays in the file, read-only; one that was compressed afterwards is read."""
     member = archive.getinfo(name + npz.SUFFIX)
     if member.compress_type != zipfile.ZIP_STORED or member.file_size < 1024:
         return npz.array(archive, name)
@@ -126,7 +126,7 @@ def _mapped(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
 
 
 def write(recording: RecordedData, path: Path) -> None:
-    """A file of our own, piece by piece."""
+    """Writes a file in our own format, piece by piece."""
     about: dict[str, Any] = {"format": "polyak-dataset", "version": VERSION, "env_id": recording.env_id}
     for name in _SPACES:
         about[name] = encode_space(getattr(recording, name))

@@ -68,7 +68,7 @@ def renamed(table: Iterable[Any], columns: Mapping[str, Columns], source: str) -
 
 
 def _usual(columns: Mapping[str, Columns]) -> Iterator[tuple[str, str]]:
-    """``(column, its usual name)``."""
+    """Yields ``(column, its usual name)``."""
     for meaning, given in columns.items():
         for key, part in given.items() if isinstance(given, Mapping) else [(None, given)]:
             base, mark = (USUAL[meaning], "_") if key is None else (f"{USUAL[meaning]}:{key}", ":")

@@ -26,12 +26,12 @@ EPISODES = frozenset(NAMES["episodes"].split())
 
 
 def recognises(source: Source) -> bool:
-    """The four letters that such a file begins with."""
+    """Whether the source begins with the four letters of such a file."""
     return source.start.startswith(b"PAR1")
 
 
 def read(source: Source) -> RecordedData:
-    """A table; one of our own with its spaces."""
+    """Reads a table; one of our own with its spaces."""
     pa, pq = libraries()
     called = {*EPISODES, source.columns.get("episodes")}
     table = table_of(source.path, str(source), lambda name: name.lower() in called or name in called, is_number)
@@ -51,24 +51,24 @@ def read(source: Source) -> RecordedData:
 
 
 def _array(pa: Any, column: Any) -> np.ndarray:
-    """Numbers, where what is missing is not one; the names of episodes as objects."""
+    """Converts numbers to an array, with NaN for missing values, and the names of episodes to objects."""
     if pa.types.is_dictionary(column.type):
         return np.array(column.to_pylist(), object)
     return np.asarray(column.to_numpy())
 
 
 def table_of(path: Path, what: str, reads_text: Callable[[str], bool], reads: Callable[[Any, Any], bool]) -> Any:
-    """What can be read of a Parquet file, if it may be as large in memory as it is: a value that repeats takes no room
+    """Reads the usable columns of a Parquet file, after checking their size in memory: a repeated value takes no room
     in the file.
 
     Args:
-        path: of the file.
-        what: what to call it in messages.
-        reads_text: whether to read a column of texts, by its name; each text is read once, however often it is there.
+        path: path of the file.
+        what: its name in messages.
+        reads_text: whether to read a column of texts, by its name; each distinct text is read once.
         reads: whether to read a column of other values, given pyarrow and its type.
 
     Raises:
-        DatasetError: it is damaged, would fill the memory, or has two columns of one name.
+        DatasetError: the file is damaged, would fill the memory, or has two columns of one name.
     """
     pa, pq = libraries()
     size = path.stat().st_size
@@ -102,7 +102,7 @@ def _is_text(pa: Any, found: Any) -> bool:
 
 
 def _length(chunk: Any) -> int:
-    """Bytes of all texts of a column's piece, whose distinct ones are in a dictionary."""
+    """Returns the number of bytes of all texts in a column's piece, whose distinct ones are in a dictionary."""
     lengths = np.asarray([len(text or b"") for text in chunk.dictionary.to_pylist()], np.int64)
     indices = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
     return int(lengths[indices].sum()) if len(lengths) else 0

@@ -10,12 +10,12 @@ from polyak.experience.datasets.formats.source import Source
 
 
 def recognises(source: Source) -> bool:
-    """A file that a reader of the table of formats reads."""
+    """Whether the source is a file that a reader of the table of formats reads."""
     return _reader(source) is not None
 
 
 def read(source: Source) -> RecordedData:
-    """Everything in the buffer, by environments."""
+    """Reads the whole buffer, by environments."""
     reader = _reader(source)
     if reader is None:
         raise DatasetError(f"{source} is no replay buffer.")

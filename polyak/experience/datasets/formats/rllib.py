@@ -59,7 +59,7 @@ Rows = dict[str, Any]
 
 
 def recognises(source: Source) -> bool:
-    """A file of one of the three kinds, or a folder with some."""
+    """Whether the source is a file of one of the three kinds, or a folder with some."""
     return kind(source) is not None
 
 
@@ -97,7 +97,7 @@ def is_of_runners(source: Source) -> bool:
 
 
 def _files(source: Source) -> list[Path]:
-    """The file itself, or the files of a folder and of those in it, by name."""
+    """Returns the file itself, or the files of a folder and of those in it, by name."""
     if source.path.is_file():
         return [source.path]
     if not source.path.is_dir():
@@ -150,7 +150,7 @@ def _begins_with(rows: Rows, others: Rows) -> bool:
 
 
 def _arguments(rows: Rows, what: str) -> dict[str, Any]:
-    """Rows by the usual names."""
+    """Renames columns of rows to the usual names."""
     if missing := [name for name in ("obs", "actions", "rewards") if name not in rows]:
         raise DatasetError(f"{what} has no {missing[0]!r}: it has {sorted(rows)}. Name columns by input_read_schema.")
     if "eps_id" in rows:
@@ -211,7 +211,7 @@ def _holds_numbers(pa: Any, found: Any) -> bool:
 
 
 def _values(pa: Any, column: Any, what: str, about: Any = None, size: int = 0) -> Any:
-    """A column as an array [N, ...], or a dict of such; ``None``: it holds nothing that can be learned from."""
+    """Returns a column as an array [N, ...], or a dict of such; ``None``: it holds nothing that can be learned from."""
     shape = None
     if isinstance(column, pa.ExtensionArray):
         shape, column = getattr(column.type, "shape", None), column.storage
@@ -249,7 +249,7 @@ def _texts(values: list[Any], what: str, size: int) -> Any:
 
 
 def _stacked(values: list[Any]) -> Any:
-    """Values of N steps as one array, or as a dict of arrays."""
+    """Returns values of N steps as one array, or as a dict of arrays."""
     if isinstance(values[0], Mapping):
         return {str(key): _stacked([value[key] for value in values]) for key in values[0]}
     return np.stack([np.asarray(value) for value in values])
@@ -317,7 +317,7 @@ def _episodes(source: Source, path: Path, what: str) -> Iterator[Rows]:
 
 
 def _array(found: Any) -> Any:
-    """An array as msgpack-numpy writes it; ``None`` of Python objects, which it pickles."""
+    """Returns an array as msgpack-numpy writes it; ``None`` of Python objects, which it pickles."""
     held = found.get(b"nd", found.get("nd"))
     if held is None:
         return found
@@ -334,7 +334,7 @@ def _array(found: Any) -> Any:
 
 
 def _steps(state: Mapping[str, Any], what: str) -> Rows:
-    """The steps of an episode, or of a piece of one."""
+    """Returns the steps of an episode, or of a piece of one."""
     seen = _of_buffer(state["observations"])
     actions, rewards = _of_buffer(state["actions"]), np.asarray(_of_buffer(state["rewards"]), np.float64)
     steps = len(rewards)

@@ -1,4 +1,4 @@
-"""A file or folder that a dataset is to be read from."""
+"""The file or folder of a dataset, and how to read it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def decoded_space(about: dict[str, Any], name: str, what: str) -> spaces.Space:
 
 
 def pandas() -> Any:
-    """The library for tables.
+    """Returns the library for tables.
 
     Raises:
         ImportError: it is not installed.
