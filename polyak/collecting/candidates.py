@@ -100,7 +100,7 @@ class _Quick:
         observations: such as those to come.
 
     Raises:
-        Untranslatable: torch has to act.
+        UntraceableError: torch has to act.
     """
 
     def __init__(self, actor: CandidateActor, observations: Observations) -> None:

@@ -14,16 +14,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from polyak.nn.backends.tracing import UntraceableError
 from polyak.nn.optim import RMSpropTFLike
 
 State = Mapping[str, Tensor]
 Rule = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[State], Tensor, Mapping[str, Any]], None]
 """(parameters, gradients, one state each, what :func:`factors` returns as a tensor, the group's options): change the
 first and third."""
-
-
-class UntraceableError(RuntimeError):
-    """A gradient step that cannot become one graph; the message says why."""
 
 
 class UnsteppedError(UntraceableError):

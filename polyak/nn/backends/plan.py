@@ -17,8 +17,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
-from polyak.nn.backends.operations import Call, calls_of
-from polyak.nn.backends.recording import Operation, memory
+from polyak.nn.backends.operations import Call, Operation, calls_of, is_random
+from polyak.nn.backends.tracing import memory
 
 aten = torch.ops.aten
 
@@ -40,6 +40,10 @@ class Plan:
         graph: its nodes carry example values, as ``make_fx`` leaves them.
         arguments: its inputs.
         fixed: identities of those inputs that are the same tensors at each run. They are read and changed in place.
+
+    Attributes:
+        calls: what a run does, in this order, once the inputs are in their places.
+        results: the tensors that hold the graph's results then.
     """
 
     def __init__(self, graph: GraphModule, arguments: Sequence[Tensor], fixed: Collection[int]) -> None:
@@ -66,7 +70,7 @@ class Plan:
                     kept = torch.empty_like(kept).copy_(kept)
                     self._copied.append((place, kept))
             made[node] = kept
-        self._calls: list[Call] = []
+        self.calls: list[Call] = []
         self._gathers: dict[int, list[tuple[int, Tensor, Tensor]]] = {place: [] for place in gathered.values()}
         self._sources: dict[int, Tensor] = {}
         for step, ends in zip(analysis.steps, analysis.ends, strict=True):
@@ -74,12 +78,12 @@ class Plan:
             rows = made[step.node.all_input_nodes[1]] if isinstance(source, Node) and source in gathered else None
             calls = made.calls(step, ends)
             if rows is not None:
-                self._gathers[gathered[source]].append((len(self._calls), rows, made[step.node]))
+                self._gathers[gathered[source]].append((len(self.calls), rows, made[step.node]))
                 calls = calls[:1]  # another takes its place whenever the source is another
-            self._calls += calls
+            self.calls += calls
         for place in self._gathers:
             self._gather(place, arguments[place])
-        self._results, self._numbers = [made[node] for node in analysis.results], made.numbers
+        self.results, self._numbers = [made[node] for node in analysis.results], made.numbers
         roots = [analysis.root(examples(node)[0]) for node in analysis.results]
         self._number_of = {i: made.place_of[root] for i, root in enumerate(roots) if root in made.place_of}
 
@@ -88,9 +92,9 @@ class Plan:
         self._sources[place] = source
         for i, rows, output in self._gathers[place]:
             if source.dtype is torch.bfloat16 or not source.is_contiguous():  # which numpy would copy whole
-                self._calls[i] = partial(torch.index_select, source, 0, rows, out=output)
+                self.calls[i] = partial(torch.index_select, source, 0, rows, out=output)
             else:
-                self._calls[i] = partial(source.numpy().take, rows.numpy(), 0, output.numpy(), "wrap")
+                self.calls[i] = partial(source.numpy().take, rows.numpy(), 0, output.numpy(), "wrap")
 
     def __call__(self, arguments: Sequence[Tensor]) -> list[Tensor]:
         """Change what the graph changes; returns its results, in new tensors."""
@@ -102,10 +106,10 @@ class Plan:
             if arguments[place] is not source:
                 self._gather(place, arguments[place])
         with np.errstate(all="ignore"):  # numbers that are not finite are the business of who gets the results
-            for call in self._calls:
+            for call in self.calls:
                 call()
         numbers, of = self._numbers.clone().unbind(), self._number_of
-        return [numbers[of[i]] if i in of else result.clone() for i, result in enumerate(self._results)]
+        return [numbers[of[i]] if i in of else result.clone() for i, result in enumerate(self.results)]
 
 
 class _Step(NamedTuple):
@@ -175,7 +179,7 @@ class _Analysis:
             step = steps.get(node)
             for root in step.in_place if step is not None else ():
                 version[root] = version.get(root, 0) + 1
-            if node.op != "call_function" or (step is not None and step.writes & changed):
+            if node.op != "call_function" or is_random(node.target) or (step is not None and step.writes & changed):
                 continue
             numbers = () if step is None else tuple(sorted((r, version.get(r, 0)) for r in step.reads & changed))
             first = seen.setdefault((node.target, _hashable(node.args), _hashable(node.kwargs), numbers), node)
@@ -187,15 +191,16 @@ class _Analysis:
 
     @staticmethod
     def _necessary(steps: Sequence[_Step], given: set[int], kept: set[int], changed: set[int]) -> list[_Step]:
-        """The steps to run each time. The results of others are not needed, or always the same."""
+        """The steps to run each time. The results of others are not needed, or always the same. All numbers are drawn:
+        which come next depends on how many are."""
         moving, needed = given | changed, given | kept
         depend = []
         for step in steps:
-            depend.append(bool((step.reads | step.writes) & moving))
+            depend.append(is_random(step.node.target) or bool((step.reads | step.writes) & moving))
             moving = moving | step.writes if depend[-1] else moving
         found = []
         for step, own in zip(reversed(steps), reversed(depend), strict=True):
-            if step.writes & needed:
+            if is_random(step.node.target) or step.writes & needed:
                 needed = needed | step.reads
                 if own:
                     found.append(step)
