@@ -19,15 +19,15 @@ class TracedProgram:
     """The operations of a function on tensors, without its Python code.
 
     Args:
-        function: of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It is called
-            once, now; the generator of random numbers stays as it is.
+        function: takes no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It is
+            called once, now; the state of the random number generator is restored.
         inputs: the tensors that change between two runs; they are filled in place.
 
     Attributes:
-        result: what the function returned. Its tensors are filled at each run.
-        modules: whose methods the function called.
+        result: the value that the function returned. Its tensors are filled at each run.
+        modules: the modules whose methods the function called.
         reads: the tensors of those modules that it reads: parameters, buffers and others.
-        calls: fill the tensors of :attr:`result`, in this order.
+        calls: the calls that fill the tensors of :attr:`result`, in order.
 
     Raises:
         UntraceableError: the operations may differ at the next call, or write into their inputs.
@@ -53,10 +53,10 @@ class TracedProgram:
 
 
 def _read(lent: Sequence[Tensor], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
-    """The tensors of modules in whose memory those lie that were lent, other than inputs.
+    """Returns the tensors of modules that the function read, without the inputs.
 
     Raises:
-        UntraceableError: some lie elsewhere, or numpy cannot read them.
+        UntraceableError: no module holds a tensor that was read, or numpy cannot read it.
     """
     found = set(map(memory, lent)) - set(map(memory, inputs))
     held = [tensor for module in modules for tensor in _tensors(module) if _readable(tensor)]

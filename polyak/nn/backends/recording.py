@@ -25,7 +25,7 @@ class Visited:
 
     @property
     def modules(self) -> list[nn.Module]:
-        """In the order of their first call."""
+        """The modules whose methods ran, in the order of their first call."""
         return list(self._owners)
 
     def __enter__(self) -> Visited:

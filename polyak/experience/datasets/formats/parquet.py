@@ -21,7 +21,7 @@ from polyak.writing import unfinished
 
 _KEY = b"polyak"
 _INDEX = re.compile(r"__index_level_[0-9]+__")
-"""What pandas calls the index of a table that it writes."""
+"""The names that pandas gives to the index of a table that it writes."""
 EPISODES = frozenset(NAMES["episodes"].split())
 
 
@@ -109,7 +109,7 @@ def _length(chunk: Any) -> int:
 
 
 def write(recording: RecordedData, path: Path) -> None:
-    """A table, and what it was recorded in."""
+    """Write a table with its spaces and environment id."""
     pa, pq = libraries()
     about = {
         "observation_space": encode_space(recording.observation_space),  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 - episodes: a column ``item`` of msgpack, an episode or a piece of one in each row;
 - columns: a row for each step, with ``obs``, ``actions``, ``rewards``, ``new_obs``, ``terminateds``, ``truncateds`` and
   ``eps_id``, whose values are numbers, lists of them, or arrays that were packed (pickled, LZ4, base64);
-- sample batches of the old stack: an object in each line, with the same names and a list or a packed array for each.
+- sample batches of the old stack: an object in each line, with a list or a packed array under each of these names.
 
 No pickle is run: packed arrays are read as :mod:`polyak.compat.sb3_face.files.unpickle` reads Stable-Baselines3's.
 """
@@ -47,7 +47,7 @@ NAMES = {
 }
 """RLlib's names -> those of a dataset's arguments."""
 IDLE = frozenset(["infos", "agent_id", "module_id", "agent_index", "unroll_id", "type", "count", "weights_seq_no"])
-"""What is not read."""
+"""Columns that are not read."""
 _BATCH = re.compile(rb'^\s*\{.{0,200}?"type"\s*:\s*"(SampleBatch|MultiAgentBatch)"', re.DOTALL)
 _SUFFIXES = (".parquet", ".pq", ".json", ".jsonl")
 
@@ -55,7 +55,7 @@ Rows = dict[str, Any]
 """RLlib's name -> [N, ...], or a dict of such."""
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
+# -- detection ---------------------------------------------------------------------------------------------------------
 
 
 def recognises(source: Source) -> bool:
@@ -87,7 +87,7 @@ def kind(source: Source) -> str | None:
 
 
 def is_of_runners(source: Source) -> bool:
-    """Whether RLlib's own runners recorded it, whose actions are those of the module: continuous ones in [-1, 1],
+    """Whether RLlib's own runners recorded the data. Their actions are those of the module: continuous ones in [-1, 1],
     unless ``normalize_actions=False``."""
     found = kind(source)
     if found != COLUMNS:
@@ -113,7 +113,7 @@ def _files(source: Source) -> list[Path]:
 
 
 def read(source: Source) -> RecordedData:
-    """All steps of all files, in the order of the files' names."""
+    """Read all steps of all files, in the order of the files' names."""
     found = kind(source)
     if found is None:
         raise DatasetError(f"{source} is no recording of RLlib's.")
@@ -133,7 +133,7 @@ def read(source: Source) -> RecordedData:
 
 
 def _joined(pieces: list[Rows], what: str) -> Rows:
-    """Rows of all pieces, of the columns that all of them have."""
+    """Concatenates the rows of all pieces, in the columns that all of them have."""
     shared = [name for name in pieces[0] if all(name in piece for piece in pieces) and name not in IDLE]
     try:
         return {name: mapped(lambda *parts: np.concatenate(parts), *(p[name] for p in pieces)) for name in shared}
@@ -142,7 +142,7 @@ def _joined(pieces: list[Rows], what: str) -> Rows:
 
 
 def _begins_with(rows: Rows, others: Rows) -> bool:
-    """Whether a folder begins with what another holds: RLlib writes all that it has sampled so far again and again."""
+    """Whether a folder begins with the content of another: RLlib repeatedly writes everything that it has sampled."""
     if "eps_id" not in rows or "eps_id" not in others:
         return False
     steps = len(others["rewards"])
@@ -171,11 +171,11 @@ def _columns(source: Source, path: Path, what: str) -> Iterator[Rows]:
 def columns_of(
     path: Path, what: str, names: Mapping[str, str] = MappingProxyType({}), without: Set[str] = frozenset()
 ) -> Rows:
-    """The columns of a Parquet file that can be learned from: numbers, lists of them, names, packed arrays.
+    """Reads the columns of a Parquet file that can be learned from: numbers, lists of them, names, packed arrays.
 
     Args:
-        path: of the file.
-        what: what to call it in messages.
+        path: path of the file.
+        what: its name in messages.
         names: other names for columns.
         without: names that are not read.
 
@@ -201,7 +201,7 @@ def _own(source: Source) -> dict[str, Any]:
 
 
 def _holds_numbers(pa: Any, found: Any) -> bool:
-    """Whether a type is of numbers, of lists of them, or of parts that are."""
+    """Whether a type consists of numbers, lists of numbers, or structs of such parts."""
     if isinstance(found, pa.BaseExtensionType):
         return _holds_numbers(pa, found.storage_type)
     if pa.types.is_struct(found):
@@ -256,10 +256,10 @@ def _stacked(values: list[Any]) -> Any:
 
 
 def unpacked(text: Any, what: str) -> Any:
-    """What RLlib packed: a pickle, compressed by LZ4, as base64.
+    """Unpacks a value that RLlib packed: a pickle, compressed by LZ4, as base64.
 
     Raises:
-        DatasetError: it is none, or would fill the memory.
+        DatasetError: the text is damaged, or would fill the memory.
         ImportError: lz4 is missing.
     """
     try:
@@ -356,7 +356,7 @@ def _steps(state: Mapping[str, Any], what: str) -> Rows:
 
 
 def _of_buffer(buffer: Mapping[str, Any]) -> Any:
-    """What a buffer holds, but for what it only looks back to."""
+    """Returns the content of a buffer without its lookback."""
     data, back = buffer["data"], int(buffer["lookback"])
     if isinstance(data, list | tuple):
         return _stacked(list(data[back:])) if len(data) > back else np.zeros(0)
