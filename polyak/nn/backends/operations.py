@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from polyak.nn.backends.tracing import tags_of
+
 aten = torch.ops.aten
 
 TORCH_PRODUCT = 262_144
@@ -52,7 +54,7 @@ class Operation(NamedTuple):
 
 def is_random(operation: Any) -> bool:
     """Whether an operation draws from a generator."""
-    return torch.Tag.nondeterministic_seeded in getattr(operation, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags_of(operation)
 
 
 def calls_of(step: Operation) -> list[Call]:

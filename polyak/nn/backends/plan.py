@@ -18,13 +18,17 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
 from polyak.nn.backends.operations import Call, Operation, calls_of, is_random
-from polyak.nn.backends.tracing import memory
+from polyak.nn.backends.tracing import memory, tags_of
 
 aten = torch.ops.aten
 
 COPIED_NUMBERS = 65_536
 """Largest number of entries of an input that is copied to its place at each run; a larger input is read in place, and
 the calls are made again when its address changes."""
+
+OVERWRITTEN_NUMBERS = 1_024
+"""Numbers of an operand from which a result takes its place: numpy checks for overlaps, which costs 0.2 us, and smaller
+ones stay in the cache anyway."""
 
 _OF_SHAPES = tuple(
     getattr(aten, name).default
@@ -268,7 +272,7 @@ class _Tensors:
         result, operand = examples(node)[0], examples(node.args[0])[0]
         root = self._analysis.root(operand)
         others = [e for n in node.all_input_nodes for e in examples(n) if self._analysis.root(e) == root]
-        fits = result.dtype is operand.dtype and _size(result) == _size(operand)
+        fits = result.dtype is operand.dtype and OVERWRITTEN_NUMBERS <= _size(result) == _size(operand)
         fits = fits and all(_place(e)[1:] == _place(result)[1:] for e in others)
         return operand if fits and root in ends and root in self._blocks else None
 
@@ -303,7 +307,7 @@ def _size(example: Tensor) -> int:
 
 def _is_elementwise(node: Node) -> bool:
     """Whether an operation may write over its first operand: ``where`` would read the others too late."""
-    return torch.Tag.pointwise in getattr(node.target, "tags", ()) and node.target is not aten.where.self
+    return torch.Tag.pointwise in tags_of(node.target) and node.target is not aten.where.self
 
 
 def _place(example: Any) -> Any:

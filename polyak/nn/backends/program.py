@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from polyak.nn.backends.plan import Plan
@@ -34,14 +35,15 @@ class TracedProgram:
     """
 
     def __init__(self, function: Callable[[], Any], inputs: Sequence[Tensor]) -> None:
-        tracer, visited = Tracer({}, borrows=True), Visited()
+        tracer, visited = _Tracer({}, borrows=True), Visited()
         with torch.random.fork_rng(devices=()), torch.no_grad(), undisturbed(), tracer, visited:
             found = function()
         self.modules = visited.modules
         self.reads = _read(tracer.lent, inputs, self.modules)
         traced = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Traced)]
         tracer.graph.output([leaf.node for leaf in traced])
-        plan = Plan(GraphModule(tracer.constants, tracer.graph), tracer.lent, set(map(id, tracer.lent)))
+        module: Any = SimpleNamespace(graph=tracer.graph, **tracer.constants)  # without the code that torch writes
+        plan = Plan(module, tracer.lent, set(map(id, tracer.lent)))
         filled = {id(leaf): result for leaf, result in zip(traced, plan.results, strict=True)}
         self.result = tree_map_only(Traced, lambda leaf: filled[id(leaf)], found)
         self.calls = plan.calls
@@ -50,6 +52,18 @@ class TracedProgram:
         """Fill the tensors of :attr:`result`."""
         for call in self.calls:
             call()
+
+
+class _Tracer(Tracer):
+    """Records operations, without a call of the profiler for each function that this takes."""
+
+    def __torch_dispatch__(self, *args: Any) -> Any:
+        noting = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return super().__torch_dispatch__(*args)
+        finally:
+            sys.setprofile(noting)
 
 
 def _read(lent: Sequence[Tensor], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:

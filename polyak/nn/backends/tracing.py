@@ -11,7 +11,7 @@ import gc
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -29,6 +29,12 @@ _INDEXED = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
 
 class UntraceableError(RuntimeError):
     """Raised for a function that cannot become one graph; the message gives the reason."""
+
+
+@cache
+def tags_of(operation: Any) -> frozenset[Any]:
+    """Returns the tags of an operation. torch makes a new list at each access, which is slow."""
+    return frozenset(getattr(operation, "tags", ()))
 
 
 def _refused(cls: type, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -138,7 +144,7 @@ class Tracer(TorchDispatchMode):
         def outer(tensor: Tensor, node: Node) -> Traced:
             if (mine := own.get(id(tensor))) is None:
                 return Traced(tensor, _example(tensor, own.values()), node)
-            if torch.Tag.inplace_view in operation.tags:
+            if torch.Tag.inplace_view in tags_of(operation):
                 with torch._C._DisableTorchDispatch():
                     operation(*args, **kwargs)
                 mine.example = _example(tensor, [mine])
@@ -212,7 +218,7 @@ def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, Trac
     Raises:
         UntraceableError: they are not constant.
     """
-    if not {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operation.tags):
+    if not {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & tags_of(operation):
         return False
     indices = tree_leaves(args[1]) if operation in _INDEXED else []
     if indices and not any(index.dtype in (torch.bool, torch.uint8) for index in indices if index is not None):
