@@ -100,7 +100,7 @@ class _Quick:
         observations: examples of the observations.
 
     Raises:
-        Untranslatable: torch is required.
+        UntraceableError: torch is required.
     """
 
     def __init__(self, actor: CandidateActor, observations: Observations) -> None:

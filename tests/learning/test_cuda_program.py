@@ -19,9 +19,10 @@ from polyak.experience import Transition
 from polyak.experience.batch import gathered
 from polyak.learning.engine import cuda_program, engine, program
 from polyak.learning.engine.cuda_program import CudaProgram
-from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
+from polyak.learning.engine.optimizer_rules import check_traceable, device_factors, factors
 from polyak.learning.engine.pytree import tensors_of
 from polyak.learning.learner import Learner
+from polyak.nn.backends.tracing import UntraceableError
 from tests.pairs import one_of_each
 from tests.tolerance import bound
 from tests.trials import trial

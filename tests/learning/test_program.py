@@ -18,10 +18,11 @@ from polyak.envs.testing import FakeImageEnv
 from polyak.experience import Transition
 from polyak.learning.engine import engine
 from polyak.learning.engine import shared_library as libraries
-from polyak.learning.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
+from polyak.learning.engine.optimizer_rules import TracedOptimizer, check_traceable, factors
 from polyak.learning.engine.program import Program
 from polyak.learning.engine.pytree import rebuilt, tensors_of
 from polyak.learning.learner import Learner, Update
+from polyak.nn.backends.tracing import UntraceableError
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 from tests.pairs import one_of_each

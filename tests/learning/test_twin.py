@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from polyak import DQN, SAC
 from polyak.experience import Transition
-from polyak.learning.engine.optimizer_rules import RULES, UntraceableError
+from polyak.learning.engine.optimizer_rules import RULES
 from polyak.learning.engine.program import Inputs, Program
 from polyak.learning.engine.twin import twin
+from polyak.nn.backends.tracing import UntraceableError
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from tests.tolerance import drift
 

@@ -111,7 +111,7 @@ def assemble(
     Raises:
         DatasetError: arrays of unequal lengths, or flags that contradict each other.
     """
-    observations, actions = _named(observations), np.asanyarray(actions)
+    observations, actions = named_arrays(observations), np.asanyarray(actions)
     rewards = _column("rewards", rewards)
     terminations = flags("terminations", terminations)
     truncations = np.zeros(len(rewards), bool) if truncations is None else flags("truncations", truncations)
@@ -126,7 +126,7 @@ def assemble(
             "truncations to False there."
         )
     if next_observations is not None:
-        next_observations = _named(next_observations)
+        next_observations = named_arrays(next_observations)
         return RecordedData(
             _from_pairs(observations, next_observations, actions, rewards, terminations, truncations, extra)
         )
@@ -214,8 +214,8 @@ def _without_successors(
     return RecordedData(parts, rows=np.flatnonzero(kept))
 
 
-def _named(observations: Any) -> ArrayObs:
-    """Returns an array, or the arrays of all parts of composed observations, by the names of these."""
+def named_arrays(observations: Any) -> ArrayObs:
+    """An array, or the arrays of all parts of composed observations, by the names of these."""
     if isinstance(observations, Mapping | tuple):
         return {name: np.asanyarray(array) for name, array in by_name(observations).items()}
     return np.asanyarray(observations)

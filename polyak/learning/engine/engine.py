@@ -15,12 +15,13 @@ from gymnasium import spaces
 
 from polyak.learning.engine.cuda_program import CudaProgram
 from polyak.learning.engine.flops import flops
-from polyak.learning.engine.optimizer_rules import UnsteppedError, UntraceableError
+from polyak.learning.engine.optimizer_rules import UnsteppedError
 from polyak.learning.engine.program import Program
 from polyak.learning.engine.pytree import Layouts, tensors_of
 from polyak.learning.engine.replay import ReplayedProgram
 from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
+from polyak.nn.backends.tracing import UntraceableError
 from polyak.warning import advise
 
 WORTHWHILE_SECONDS = 20.0

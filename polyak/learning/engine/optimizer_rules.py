@@ -14,16 +14,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from polyak.nn.backends.tracing import UntraceableError
 from polyak.nn.optim import RMSpropTFLike
 
 State = Mapping[str, Tensor]
 Rule = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[State], Tensor, Mapping[str, Any]], None]
 """(parameters, gradients, their states, the tensor of :func:`factors`, the group's options): updates parameters and
 states."""
-
-
-class UntraceableError(RuntimeError):
-    """Raised for a gradient step that cannot become one graph; the message gives the reason."""
 
 
 class UnsteppedError(UntraceableError):

@@ -52,7 +52,7 @@ def in_parts(
     """Returns a function that runs a graph, and sums over the learners at its markers.
 
     Args:
-        graph: its nodes carry example values, as :func:`~polyak.learning.engine.tracing.trace` leaves them.
+        graph: its nodes carry example values, as :func:`~polyak.nn.backends.tracing.trace` leaves them.
         arguments: examples of its inputs.
         group: the learner's; None: the graph has no markers and stays whole.
         make: compiles one part, given examples of its inputs.

@@ -29,7 +29,6 @@ from polyak.learning.engine.optimizer_rules import (
     RULES,
     Rule,
     TracedOptimizer,
-    UntraceableError,
     check_traceable,
     cohorts,
     factors,
@@ -38,9 +37,10 @@ from polyak.learning.engine.partition import Marking, Run, in_parts
 from polyak.learning.engine.pytree import builder, layout, rebuilt, tensors_of
 from polyak.learning.engine.quiet import quiet
 from polyak.learning.engine.shared_library import loaded
-from polyak.learning.engine.tracing import trace
 from polyak.learning.engine.twin import twin
 from polyak.learning.learner import Learner
+from polyak.nn.backends.operations import is_random
+from polyak.nn.backends.tracing import UntraceableError, trace
 from polyak.nn.backends.watch import Watch
 from polyak.seeding import random_states_kept
 
@@ -392,7 +392,7 @@ def _hoist_random_numbers(graph: GraphModule, place: int, device: torch.device) 
     draws: list[Draw] = []
     blanks: list[Tensor] = []
     for node in nodes:
-        if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        if node.op != "call_function" or not is_random(node.target):
             continue
         value = node.meta["val"]
         draw = _drawing(node)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor, nn
 
-from polyak.learning.engine.optimizer_rules import UntraceableError
+from polyak.nn.backends.tracing import UntraceableError
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 
 from polyak.envs.nan_checks import is_finite
 from polyak.envs.spaces import is_image_space
-from polyak.nn.backends.recording import Untranslatable
+from polyak.nn.backends.tracing import UntraceableError
 from polyak.nn.plain import is_plain
 from polyak.nn.policies.base import Policy
 
@@ -32,7 +32,7 @@ class Seen:
             for float32, or not in its space.
 
     Raises:
-        Untranslatable: the policy is not for numpy.
+        UntraceableError: the policy is not for numpy.
         ValueError: the policy refuses the observations.
     """
 
@@ -90,8 +90,8 @@ def _check(policy: Policy) -> None:
     """Check the conditions that recorded operations cannot show."""
     space = policy.observation_space
     if any(map(is_image_space, space.spaces.values() if isinstance(space, spaces.Dict) else [space])):
-        raise Untranslatable("numpy is not faster than torch's convolutions of images")
+        raise UntraceableError("numpy is not faster than torch's convolutions of images")
     if policy.device.type != "cpu":
-        raise Untranslatable(f"the policy is on {policy.device}")
+        raise UntraceableError(f"the policy is on {policy.device}")
     if not is_plain(policy, "obs_to_tensor"):
-        raise Untranslatable("the policy converts observations in its own way")
+        raise UntraceableError("the policy converts observations in its own way")

@@ -123,7 +123,7 @@ class _Plan:
         state: an example, or ``None``.
 
     Raises:
-        Untranslatable: torch has to act.
+        UntraceableError: torch has to act.
     """
 
     def __init__(

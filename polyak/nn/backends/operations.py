@@ -7,17 +7,17 @@ arguments, into the tensor that it returned when it was recorded. Operations wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from polyak.nn.backends.recording import Operation
+from polyak.nn.backends.tracing import tags_of
 
 aten = torch.ops.aten
 
@@ -41,6 +41,22 @@ Maker = Callable[..., "list[Call] | None"]
 """(output, *arguments) of an operation -> calls; ``None``: torch has to do it."""
 
 
+class Operation(NamedTuple):
+    """One operation of a graph."""
+
+    operation: Any
+    """An overload of ``torch.ops``."""
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    outputs: list[Tensor]
+    """The tensors that it returned."""
+
+
+def is_random(operation: Any) -> bool:
+    """Whether an operation draws from a generator."""
+    return torch.Tag.nondeterministic_seeded in tags_of(operation)
+
+
 def calls_of(step: Operation) -> list[Call]:
     """Returns the calls that compute the outputs of a step again."""
     args, kwargs = tree_map(_plain, (tuple(step.args), dict(step.kwargs)))
@@ -61,14 +77,14 @@ def _copy(leaf: Any) -> Any:
 def _by_torch(step: Operation, outputs: list[Tensor], args: Any, kwargs: Any) -> list[Call]:
     operation = step.operation
     name = operation.overloadpacket.__name__
-    if step.in_place:
+    if operation._schema.is_mutable:
         quick = getattr(torch._C._VariableFunctions, name, getattr(Tensor, name, None))
         with suppress(RuntimeError, TypeError):  # as below
             if quick is not None:
                 quick(*tree_map(_copy, args), **tree_map(_copy, kwargs))
                 return [partial(quick, *args, **kwargs)]
         return [partial(operation._op, *args, **kwargs)]
-    for call in () if step.random else _into(operation, outputs, args, kwargs):
+    for call in () if is_random(operation) else _into(operation, outputs, args, kwargs):
         with suppress(RuntimeError, TypeError, IndexError):  # the function in Python has other arguments
             call()
             return [call]

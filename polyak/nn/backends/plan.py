@@ -17,14 +17,18 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map
 
-from polyak.nn.backends.operations import Call, calls_of
-from polyak.nn.backends.recording import Operation, memory
+from polyak.nn.backends.operations import Call, Operation, calls_of, is_random
+from polyak.nn.backends.tracing import memory, tags_of
 
 aten = torch.ops.aten
 
 COPIED_NUMBERS = 65_536
 """Largest number of entries of an input that is copied to its place at each run; a larger input is read in place, and
 the calls are made again when its address changes."""
+
+OVERWRITTEN_NUMBERS = 1_024
+"""Numbers of an operand from which a result takes its place: numpy checks for overlaps, which costs 0.2 us, and smaller
+ones stay in the cache anyway."""
 
 _OF_SHAPES = tuple(
     getattr(aten, name).default
@@ -40,6 +44,10 @@ class Plan:
         graph: a graph of ``make_fx``, whose nodes carry example values.
         arguments: its inputs.
         fixed: identities of those inputs that are the same tensors at each run. They are read and changed in place.
+
+    Attributes:
+        calls: the calls of a run, in order, once the inputs are in their places.
+        results: the tensors that the calls write the graph's results to.
     """
 
     def __init__(self, graph: GraphModule, arguments: Sequence[Tensor], fixed: Collection[int]) -> None:
@@ -66,7 +74,7 @@ class Plan:
                     kept = torch.empty_like(kept).copy_(kept)
                     self._copied.append((place, kept))
             made[node] = kept
-        self._calls: list[Call] = []
+        self.calls: list[Call] = []
         self._gathers: dict[int, list[tuple[int, Tensor, Tensor]]] = {place: [] for place in gathered.values()}
         self._sources: dict[int, Tensor] = {}
         for step, ends in zip(analysis.steps, analysis.ends, strict=True):
@@ -74,12 +82,12 @@ class Plan:
             rows = made[step.node.all_input_nodes[1]] if isinstance(source, Node) and source in gathered else None
             calls = made.calls(step, ends)
             if rows is not None:
-                self._gathers[gathered[source]].append((len(self._calls), rows, made[step.node]))
+                self._gathers[gathered[source]].append((len(self.calls), rows, made[step.node]))
                 calls = calls[:1]  # another takes its place whenever the source is another
-            self._calls += calls
+            self.calls += calls
         for place in self._gathers:
             self._gather(place, arguments[place])
-        self._results, self._numbers = [made[node] for node in analysis.results], made.numbers
+        self.results, self._numbers = [made[node] for node in analysis.results], made.numbers
         roots = [analysis.root(examples(node)[0]) for node in analysis.results]
         self._number_of = {i: made.place_of[root] for i, root in enumerate(roots) if root in made.place_of}
 
@@ -88,9 +96,9 @@ class Plan:
         self._sources[place] = source
         for i, rows, output in self._gathers[place]:
             if source.dtype is torch.bfloat16 or not source.is_contiguous():  # which numpy would copy whole
-                self._calls[i] = partial(torch.index_select, source, 0, rows, out=output)
+                self.calls[i] = partial(torch.index_select, source, 0, rows, out=output)
             else:
-                self._calls[i] = partial(source.numpy().take, rows.numpy(), 0, output.numpy(), "wrap")
+                self.calls[i] = partial(source.numpy().take, rows.numpy(), 0, output.numpy(), "wrap")
 
     def __call__(self, arguments: Sequence[Tensor]) -> list[Tensor]:
         """Runs the graph: writes to the tensors that it changes, and returns its results in new tensors."""
@@ -102,10 +110,10 @@ class Plan:
             if arguments[place] is not source:
                 self._gather(place, arguments[place])
         with np.errstate(all="ignore"):  # callers handle numbers that are not finite
-            for call in self._calls:
+            for call in self.calls:
                 call()
         numbers, of = self._numbers.clone().unbind(), self._number_of
-        return [numbers[of[i]] if i in of else result.clone() for i, result in enumerate(self._results)]
+        return [numbers[of[i]] if i in of else result.clone() for i, result in enumerate(self.results)]
 
 
 class _Step(NamedTuple):
@@ -175,7 +183,7 @@ class _Analysis:
             step = steps.get(node)
             for root in step.in_place if step is not None else ():
                 version[root] = version.get(root, 0) + 1
-            if node.op != "call_function" or (step is not None and step.writes & changed):
+            if node.op != "call_function" or is_random(node.target) or (step is not None and step.writes & changed):
                 continue
             numbers = () if step is None else tuple(sorted((r, version.get(r, 0)) for r in step.reads & changed))
             first = seen.setdefault((node.target, _hashable(node.args), _hashable(node.kwargs), numbers), node)
@@ -187,15 +195,16 @@ class _Analysis:
 
     @staticmethod
     def _necessary(steps: Sequence[_Step], given: set[int], kept: set[int], changed: set[int]) -> list[_Step]:
-        """Returns the steps to run each time. The results of others are not needed, or always the same."""
+        """The steps to run each time. The results of others are not needed, or always the same. Random operations
+        always run: the generator's later numbers depend on them."""
         moving, needed = given | changed, given | kept
         depend = []
         for step in steps:
-            depend.append(bool((step.reads | step.writes) & moving))
+            depend.append(is_random(step.node.target) or bool((step.reads | step.writes) & moving))
             moving = moving | step.writes if depend[-1] else moving
         found = []
         for step, own in zip(reversed(steps), reversed(depend), strict=True):
-            if step.writes & needed:
+            if is_random(step.node.target) or step.writes & needed:
                 needed = needed | step.reads
                 if own:
                     found.append(step)
@@ -263,7 +272,7 @@ class _Tensors:
         result, operand = examples(node)[0], examples(node.args[0])[0]
         root = self._analysis.root(operand)
         others = [e for n in node.all_input_nodes for e in examples(n) if self._analysis.root(e) == root]
-        fits = result.dtype is operand.dtype and _size(result) == _size(operand)
+        fits = result.dtype is operand.dtype and OVERWRITTEN_NUMBERS <= _size(result) == _size(operand)
         fits = fits and all(_place(e)[1:] == _place(result)[1:] for e in others)
         return operand if fits and root in ends and root in self._blocks else None
 
@@ -298,7 +307,7 @@ def _size(example: Tensor) -> int:
 
 def _is_elementwise(node: Node) -> bool:
     """Whether an operation may write over its first operand: ``where`` would read the others too late."""
-    return torch.Tag.pointwise in getattr(node.target, "tags", ()) and node.target is not aten.where.self
+    return torch.Tag.pointwise in tags_of(node.target) and node.target is not aten.where.self
 
 
 def _place(example: Any) -> Any:

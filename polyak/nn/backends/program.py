@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from polyak.nn.backends.operations import Call, calls_of
-from polyak.nn.backends.recording import Operation, Untranslatable, memory, recorded
+from polyak.nn.backends.plan import Plan
+from polyak.nn.backends.recording import Visited
+from polyak.nn.backends.tracing import Traced, Tracer, UntraceableError, memory, undisturbed
 
 
 class TracedProgram:
     """The operations of a function on tensors, without its Python code.
 
     Args:
-        function: a function of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It
-            is called once, now.
+        function: takes no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It is
+            called once, now; the state of the random number generator is restored.
         inputs: the tensors that change between two runs; they are filled in place.
 
     Attributes:
-        result: the value that the function returned. Its tensors are filled again at each run.
+        result: the value that the function returned. Its tensors are filled at each run.
         modules: the modules whose methods the function called.
         reads: the tensors of those modules that it reads: parameters, buffers and others.
+        calls: the calls that fill the tensors of :attr:`result`, in order.
 
     Raises:
-        Untranslatable: the operations may differ at the next call, or write into their inputs.
+        UntraceableError: the operations may differ at the next call, or write into their inputs.
     """
 
     def __init__(self, function: Callable[[], Any], inputs: Sequence[Tensor]) -> None:
-        self.result, steps, visited = recorded(function)
-        steps = list(_without_repeats(steps))
+        tracer, visited = _Tracer({}, borrows=True), Visited()
+        with torch.random.fork_rng(devices=()), torch.no_grad(), undisturbed(), tracer, visited:
+            found = function()
         self.modules = visited.modules
-        self.reads = _captured(steps, inputs, self.modules)
-        self.calls: list[Call] = []
-        results = [leaf for leaf in tree_leaves(self.result) if isinstance(leaf, Tensor)]
-        for step in _necessary(steps, {memory(t) for t in (*inputs, *self.reads)}, set(map(memory, results))):
-            self.calls += calls_of(step)
-        written = {memory(output) for step in steps if step.in_place for output in step.outputs}
-        if written & set(map(memory, self.reads)):
-            raise Untranslatable("it writes into what it reads")
+        self.reads = _read(tracer.lent, inputs, self.modules)
+        traced = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Traced)]
+        tracer.graph.output([leaf.node for leaf in traced])
+        module: Any = SimpleNamespace(graph=tracer.graph, **tracer.constants)  # without the code that torch writes
+        plan = Plan(module, tracer.lent, set(map(id, tracer.lent)))
+        filled = {id(leaf): result for leaf, result in zip(traced, plan.results, strict=True)}
+        self.result = tree_map_only(Traced, lambda leaf: filled[id(leaf)], found)
+        self.calls = plan.calls
 
     def __call__(self) -> None:
         """Fill the tensors of :attr:`result`."""
@@ -49,25 +54,29 @@ class TracedProgram:
             call()
 
 
-def _captured(steps: Sequence[Operation], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
-    """Returns the tensors of modules that the steps read, other than inputs and results of steps.
+class _Tracer(Tracer):
+    """Records operations, without a call of the profiler for each function that this takes."""
+
+    def __torch_dispatch__(self, *args: Any) -> Any:
+        noting = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return super().__torch_dispatch__(*args)
+        finally:
+            sys.setprofile(noting)
+
+
+def _read(lent: Sequence[Tensor], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
+    """Returns the tensors of modules that the function read, without the inputs.
 
     Raises:
-        Untranslatable: they read one that no module holds, or that numpy cannot read.
+        UntraceableError: no module holds a tensor that was read, or numpy cannot read it.
     """
-    made, found = set(map(memory, inputs)), set()
-    for step in steps:
-        if step.operation not in _OF_CONSTANTS:
-            found |= set(map(memory, step.tensors)) - made
-        made |= set(map(memory, step.outputs)) - found
+    found = set(map(memory, lent)) - set(map(memory, inputs))
     held = [tensor for module in modules for tensor in _tensors(module) if _readable(tensor)]
     if found - set(map(memory, held)):
-        raise Untranslatable("it reads a tensor that is not an ordinary one of a module, on the CPU")
+        raise UntraceableError("it reads a tensor that is not an ordinary one of a module, on the CPU")
     return [tensor for tensor in held if memory(tensor) in found]
-
-
-_OF_CONSTANTS = (torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default)
-"""Operations that make tensors of numbers in the code."""
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
@@ -77,48 +86,3 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 
 def _readable(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.layout is torch.strided
-
-
-def _without_repeats(steps: Sequence[Operation]) -> Iterator[Operation]:
-    """Yields the steps, where a step that repeats an earlier one on the same numbers copies its result."""
-    first: dict[Any, Tensor] = {}
-    same: dict[int, int] = {}  # memory -> memory that holds the same numbers
-
-    def name(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor):
-            return type(leaf), repr(leaf)
-        held = same.get(memory(leaf), memory(leaf))
-        return held, leaf.dtype, leaf.storage_offset(), leaf.shape, leaf.stride()
-
-    for step in steps:
-        if step.in_place:
-            first.clear()
-            same.clear()
-        elif step.tensors and len(step.outputs) == 1 and not step.random and not step.is_view:
-            key = step.operation, *map(name, tree_leaves((tuple(step.args), dict(step.kwargs))))
-            if key in first:
-                same[memory(step.outputs[0])] = memory(first[key])
-                step = Operation(torch.ops.aten.clone.default, (first[key],), {}, step.outputs)
-            else:
-                first[key] = step.outputs[0]
-        yield step
-
-
-def _necessary(steps: Sequence[Operation], moving: set[int], needed: set[int]) -> list[Operation]:
-    """Returns the steps to run again: they depend on memory that changes, or draw, and results need them."""
-    kept = [step for step in steps if not step.is_view]
-    depend = []
-    for step in kept:
-        depend.append(step.random or any(memory(tensor) in moving for tensor in step.tensors))
-        if depend[-1]:
-            moving |= set(map(memory, step.outputs))
-    run = [step for step, own in zip(kept, depend, strict=True) if own]
-    overwritten = {memory(output) for step in run if step.in_place for output in step.outputs}
-    found = []
-    for step, own in zip(reversed(kept), reversed(depend), strict=True):
-        writes = set(map(memory, step.outputs))
-        if step.random or writes & needed:
-            needed |= set(map(memory, step.tensors))
-            if own or writes & overwritten:
-                found.append(step)
-    return found[::-1]

@@ -11,10 +11,11 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.warning import printable
-from polyak.writing import unfinished
 from polyak.zoo.data.files import load
 from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import writable_file
+from polyak.zoo.plots.grids import new_figure
+from polyak.zoo.plots.images import write_image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,16 +132,11 @@ def _coverage(dataset: Dataset) -> Iterator[tuple[str, str]]:
 
 def draw(dataset: Dataset, path: Path) -> Path:
     """Draw returns, lengths, actions and the ranges of observations, and return the file."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib.figure import Figure
-
     actions = dataset.actions.reshape(len(dataset), -1)
     panels = min(actions.shape[1], MOST)
     columns = 3
     height = 1 + -(-panels // columns)
-    figure = Figure(figsize=(4.2 * columns, 3.0 * height), layout="constrained")
+    figure = new_figure(4.2 * columns, 3.0 * height)
     axes = figure.subplots(height, columns, squeeze=False)
     _histogram(axes[0][0], dataset.returns, f"Returns of {dataset.n_episodes:,} episodes")
     _lengths(axes[0][1], dataset)
@@ -153,9 +149,7 @@ def draw(dataset: Dataset, path: Path) -> Path:
         else:
             _choices(place, actions[:, dim], f"Actions [{dim}]" if panels > 1 else "Actions")
     figure.suptitle(f"{dataset.env_id or path.stem}: {len(dataset):,} transitions")
-    with unfinished(path) as at:
-        figure.savefig(at, dpi=120)
-    return path
+    return write_image(figure, path)
 
 
 def _histogram(axes: Axes, values: np.ndarray, title: str) -> None:

@@ -23,7 +23,7 @@ from gymnasium.error import Error as GymnasiumError
 
 from polyak.arrays import mapped
 from polyak.envs.nested_spaces import SEPARATOR, by_name
-from polyak.experience.datasets.episodes import DatasetError, Episode, Parts, RecordedData
+from polyak.experience.datasets.episodes import DatasetError, Episode, Parts, RecordedData, named_arrays
 from polyak.experience.datasets.formats.minari_checks import check
 from polyak.experience.datasets.formats.source import Source
 from polyak.experience.datasets.model_observations import named_space
@@ -65,7 +65,7 @@ def read(source: Source) -> RecordedData:
         raise DatasetError(f"{source} has no episodes.")
     lengths = [len(episode.rewards) for episode in episodes]
     parts = Parts(
-        mapped(lambda *arrays: np.concatenate(arrays), *(_named(episode.observations) for episode in episodes)),
+        mapped(lambda *arrays: np.concatenate(arrays), *(named_arrays(episode.observations) for episode in episodes)),
         np.concatenate([_actions(source, episode.actions) for episode in episodes]),
         np.concatenate([episode.rewards for episode in episodes]),
         np.cumsum(lengths),
@@ -104,12 +104,6 @@ def _check_reachable() -> None:
         socket.getaddrinfo(host, 443)
     except OSError as error:
         raise ConnectionError(f"{host} is not found ({error.strerror or error})") from error
-
-
-def _named(observations: Any) -> Any:
-    if isinstance(observations, Mapping | tuple):
-        return {name: np.asarray(array) for name, array in by_name(observations).items()}
-    return np.asarray(observations)
 
 
 def _actions(source: Source, actions: Any) -> np.ndarray:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -20,20 +21,27 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from polyak.learning.engine.optimizer_rules import UntraceableError
-from polyak.nn.backends.recording import memory
-
 aten = torch.ops.aten
 
 _INDEXED = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
 """Operations whose shapes depend on values if an index is a mask."""
 
 
+class UntraceableError(RuntimeError):
+    """Raised for a function that cannot become one graph; the message gives the reason."""
+
+
+@cache
+def tags_of(operation: Any) -> frozenset[Any]:
+    """Returns the tags of an operation. torch makes a new list at each access, which is slow."""
+    return frozenset(getattr(operation, "tags", ()))
+
+
 def _refused(cls: type, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     raise UntraceableError(f"it keeps a tensor beyond the step, and calls {operation} on it")
 
 
-class _Traced(Tensor):
+class Traced(Tensor):
     """Stands in for a tensor in traced code.
 
     Args:
@@ -51,8 +59,8 @@ class _Traced(Tensor):
     @staticmethod
     def __new__(
         cls, numbers: Tensor, example: Tensor, node: Node, requires_grad: bool = False, is_constant: bool = False
-    ) -> _Traced:
-        made: _Traced = Tensor._make_wrapper_subclass(
+    ) -> Traced:
+        made: Traced = Tensor._make_wrapper_subclass(
             cls,
             numbers.shape,
             strides=numbers.stride(),
@@ -68,29 +76,48 @@ class _Traced(Tensor):
     __torch_dispatch__: Any = classmethod(_refused)
 
 
-class _Tracer(TorchDispatchMode):
+class Tracer(TorchDispatchMode):
     """Records the operations of this thread.
 
     Args:
         decompositions: see :func:`trace`.
+        borrows: whether the function may read any tensor. The tensor becomes an input, which is only read.
+
+    Attributes:
+        graph: the recorded operations.
+        constants: the tensors that are attributes of the graph.
+        lent: the inputs that the function may not change, in the order of the graph.
     """
 
-    def __init__(self, decompositions: Mapping[Any, Callable[..., Any]]) -> None:
+    def __init__(self, decompositions: Mapping[Any, Callable[..., Any]], borrows: bool = False) -> None:
         super().__init__()
         self.graph, self.constants, self._decompositions = Graph(), dict[str, Tensor](), decompositions
-        self._lent: set[int] = set()
+        self.lent: list[Tensor] = []
+        self._borrows, self._lent = borrows, set[int]()
+        self._stand_ins: dict[int, Traced] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Returns False: nothing is compiled here, and skipping dynamo would import torch's whole compiler."""
         return False
 
-    def given(self, name: str, tensor: Tensor, is_lent: bool) -> _Traced:
+    def given(self, name: str, tensor: Tensor, is_lent: bool) -> Traced:
         """Returns the stand-in of an input: of a copy, or of the tensor itself if it is only read."""
         real = tensor.detach() if is_lent else tensor.detach().clone()
         if is_lent:
+            self.lent.append(tensor)
             self._lent.add(memory(real))
-        return _Traced(real, _example(real, ()), self.graph.placeholder(name), tensor.requires_grad)
+        return Traced(real, _example(real, ()), self.graph.placeholder(name), tensor.requires_grad)
+
+    def _stand_in(self, tensor: Tensor) -> Traced:
+        """Returns the stand-in of an argument of an operation."""
+        if isinstance(tensor, Traced):
+            return tensor
+        if not self._borrows:
+            raise UntraceableError("it reads a tensor that is neither the learner's nor in the batch")
+        if id(tensor) not in self._stand_ins:
+            self._stand_ins[id(tensor)] = self.given(f"lent{len(self.lent)}", tensor, True)
+        return self._stand_ins[id(tensor)]
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -100,30 +127,24 @@ class _Tracer(TorchDispatchMode):
                     return found
         if operation is aten.lift_fresh.default:
             return self._constant(*args)
-        own: dict[int, _Traced] = {}
-
-        def real(tensor: Tensor) -> Tensor:
-            if not isinstance(tensor, _Traced):
-                raise UntraceableError("it reads a tensor that is neither the learner's nor in the batch")
-            own[id(tensor.numbers)] = tensor
-            return tensor.numbers
-
-        real_args, real_kwargs = tree_map_only(Tensor, real, (args, kwargs))
+        args, kwargs = tree_map_only(Tensor, self._stand_in, (args, kwargs))
+        own = {id(leaf.numbers): leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Traced)}
+        real_args, real_kwargs = tree_map_only(Traced, operator.attrgetter("numbers"), (args, kwargs))
         if _depends_on_numbers(operation, args, own):
             return operation(*real_args, **real_kwargs)
         if operation._schema.is_mutable:
             self._change(operation, args, own.values())
-        nodes = tree_map_only(_Traced, lambda tensor: tensor.node, (args, kwargs))
+        nodes = tree_map_only(Traced, operator.attrgetter("node"), (args, kwargs))
         node = self.graph.call_function(operation, *nodes)
         if not operation._schema.returns:  # it only changes its arguments
             return None
         with torch._C._DisableTorchDispatch():  # other modes do not see this call
             found = operation(*real_args, **real_kwargs)
 
-        def outer(tensor: Tensor, node: Node) -> _Traced:
+        def outer(tensor: Tensor, node: Node) -> Traced:
             if (mine := own.get(id(tensor))) is None:
-                return _Traced(tensor, _example(tensor, own.values()), node)
-            if torch.Tag.inplace_view in operation.tags:
+                return Traced(tensor, _example(tensor, own.values()), node)
+            if torch.Tag.inplace_view in tags_of(operation):
                 with torch._C._DisableTorchDispatch():
                     operation(*args, **kwargs)
                 mine.example = _example(tensor, [mine])
@@ -139,10 +160,10 @@ class _Tracer(TorchDispatchMode):
         for place, part in enumerate(parts):
             if isinstance(part, Tensor):
                 parts[place] = outer(part, self.graph.call_function(operator.getitem, (node, place)))
-        node.meta["val"] = type(found)(part.example if isinstance(part, _Traced) else part for part in parts)
+        node.meta["val"] = type(found)(part.example if isinstance(part, Traced) else part for part in parts)
         return type(found)(parts)
 
-    def _change(self, operation: OpOverload, args: Any, own: Iterable[_Traced]) -> None:
+    def _change(self, operation: OpOverload, args: Any, own: Iterable[Traced]) -> None:
         """Check an operation that changes some of its arguments.
 
         Raises:
@@ -150,13 +171,13 @@ class _Tracer(TorchDispatchMode):
         """
         arguments = zip(args, operation._schema.arguments, strict=False)
         changed = [arg for arg, of in arguments if of.alias_info is not None and of.alias_info.is_write]
-        if any(memory(leaf.numbers) in self._lent for leaf in tree_leaves(changed) if isinstance(leaf, _Traced)):
-            raise UntraceableError("it changes the batch")
+        if any(memory(leaf.numbers) in self._lent for leaf in tree_leaves(changed) if isinstance(leaf, Traced)):
+            raise UntraceableError("it writes into what it reads, such as the batch")
         if not operation._schema.returns or not all(each.is_constant for each in own):
             for each in own:
                 each.is_constant = False
 
-    def _constant(self, tensor: Tensor) -> _Traced:
+    def _constant(self, tensor: Tensor) -> Traced:
         """Returns a stand-in for a tensor constant of the code, which each run copies, since a step may change it."""
         name = f"_tensor_constant{len(self.constants)}"
         self.constants[name] = tensor
@@ -164,10 +185,15 @@ class _Tracer(TorchDispatchMode):
         attribute.meta["val"] = _example(tensor, ())
         node = self.graph.call_function(aten.lift_fresh_copy.default, (attribute,))
         copied = tensor.clone()
-        return _Traced(copied, _example(copied, ()), node, is_constant=True)
+        return Traced(copied, _example(copied, ()), node, is_constant=True)
 
 
-def _example(real: Tensor, others: Iterable[_Traced]) -> Tensor:
+def memory(tensor: Tensor) -> int:
+    """An identifier of the memory behind a tensor."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _example(real: Tensor, others: Iterable[Traced]) -> Tensor:
     """Returns a tensor on the meta device with the layout of ``real``; it shares memory with the examples of those
     tensors that ``real`` shares memory with."""
     whole = next((other.example for other in others if memory(other.numbers) == memory(real)), None)
@@ -185,14 +211,14 @@ def _parts(operation: OpOverload) -> Callable[..., Any] | None:
     return operation.decompose if operation._can_decompose() and not kernel("CPU") and not kernel("CUDA") else None
 
 
-def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Traced]) -> bool:
+def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, Traced]) -> bool:
     """Whether the kind of an operation's result, not only its values, depends on the values of its arguments, all of
     which are constant.
 
     Raises:
         UntraceableError: they are not constant.
     """
-    if not {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operation.tags):
+    if not {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & tags_of(operation):
         return False
     indices = tree_leaves(args[1]) if operation in _INDEXED else []
     if indices and not any(index.dtype in (torch.bool, torch.uint8) for index in indices if index is not None):
@@ -200,6 +226,20 @@ def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Tra
     if not all(tensor.is_constant for tensor in own.values()):
         raise UntraceableError(f"its operations depend on numbers, by {operation}")
     return True
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Prevents finalizers and cached casts within the block, so that its code runs the same operations each time."""
+    cached, collects = torch.is_autocast_cache_enabled(), gc.isenabled()
+    torch.set_autocast_cache_enabled(False)  # the cache may hold a tensor that was not traced
+    gc.disable()  # finalizers may call torch, which is no part of the function
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        if collects:
+            gc.enable()
 
 
 def trace(
@@ -222,17 +262,9 @@ def trace(
     Raises:
         UntraceableError: the function reads values, reads tensors besides its arguments, or changes ``given``.
     """
-    tracer, cached = _Tracer(decompositions), torch.is_autocast_cache_enabled()
+    tracer = Tracer(decompositions)
     inputs = [tracer.given(f"arg{i}_1", t, i >= len(changed)) for i, t in enumerate((*changed, *given))]
-    torch.set_autocast_cache_enabled(False)  # the cache may hold a tensor that was not traced
-    collects = gc.isenabled()
-    gc.disable()  # finalizers may call torch, which is no part of the function
-    try:
-        with tracer:
-            results: Any = function(*inputs)
-    finally:
-        torch.set_autocast_cache_enabled(cached)
-        if collects:
-            gc.enable()
+    with undisturbed(), tracer:
+        results: Any = function(*inputs)
     tracer.graph.output([result.node for result in results])
     return GraphModule(tracer.constants, tracer.graph)
