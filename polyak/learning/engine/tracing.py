@@ -114,7 +114,7 @@ class _Tracer(TorchDispatchMode):
         if operation._schema.is_mutable:
             self._change(operation, args, own.values())
         nodes = tree_map_only(_Traced, lambda tensor: tensor.node, (args, kwargs))
-        node = self.graph.call_function(operation, *nodes)
+        node = self.graph.call_function(_out_of_place(operation), *nodes)
         if not operation._schema.returns:  # it only changes what is there
             return None
         with torch._C._DisableTorchDispatch():  # other modes are shown nothing
@@ -183,6 +183,15 @@ def _parts(operation: OpOverload) -> Callable[..., Any] | None:
     """What calls the operations of which one is made everywhere; ``None`` of one with a kernel of its own."""
     kernel = partial(torch._C._dispatch_has_kernel_for_dispatch_key, operation.name())
     return operation.decompose if operation._can_decompose() and not kernel("CPU") and not kernel("CUDA") else None
+
+
+def _out_of_place(operation: OpOverload) -> OpOverload:
+    """What returns a view in the shape that an operation gives a tensor itself, as ``squeeze_`` does, for one that does
+    so; others as they are."""
+    if torch.Tag.inplace_view not in operation.tags:
+        return operation
+    packet = getattr(aten, operation.overloadpacket.__name__.removesuffix("_"), None)
+    return getattr(packet, operation._overloadname, operation)
 
 
 def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Traced]) -> bool:
