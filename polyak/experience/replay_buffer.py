@@ -131,7 +131,7 @@ class ReplayBuffer(BaseBuffer):
 
     def _has_own(self, names: frozenset[str]) -> bool:
         """Whether a subclass, or a patch of this object, has one of these methods of its own."""
-        return not (names.isdisjoint(self._overrides) and names.isdisjoint(vars(self)))
+        return not (names.isdisjoint(self._overrides) and vars(self).keys().isdisjoint(names))  # which is short
 
     @property
     def pos(self) -> int:
