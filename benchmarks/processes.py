@@ -103,6 +103,7 @@ def run_worker(library: str, job: dict[str, Any], threads: int, timeout_s: float
         "PYTHONWARNINGS": "ignore",
         "PYTHONHASHSEED": "0",
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # peers were compiled when they were installed
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment.pop(name, None)
         if threads > 0:

@@ -53,7 +53,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield (
         "The share of the plain way's speed (steps per CPU second) that each way keeps, and the speed beside "
         "Stable-Baselines3's in the same way. "
-        f"{report['machine']['processor']}, {report['threads']} thread each; medians of {report['rounds']} turns."
+        f"{report['machine']['processor']}, {report['threads']} thread each; medians of {report['rounds']} "
+        f"turns, each of {report['scale']:g} of the length in ways_calls.py."
     )
     for algorithm in report["algorithms"]:
         yield ""
@@ -108,7 +109,7 @@ def main() -> int:
     runs: dict[str, Any] = kept(args.out).get("runs", {})
     report: dict[str, Any] = {
         "machine": machine(),
-        **{name: getattr(args, name) for name in ("algorithms", "compile", "rounds", "threads")},
+        **{name: getattr(args, name) for name in ("algorithms", "compile", "rounds", "scale", "threads")},
         "runs": runs,
         "versions": {},
     }

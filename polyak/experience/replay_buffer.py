@@ -131,8 +131,8 @@ class ReplayBuffer(BaseBuffer):
         cls._overrides = frozenset(name for name in names if getattr(cls, name) is not getattr(ReplayBuffer, name))
 
     def _has_own(self, names: frozenset[str]) -> bool:
-        """Whether a subclass, or a patch of this object, overrides one of these methods."""
-        return not (names.isdisjoint(self._overrides) and names.isdisjoint(vars(self)))
+        """Whether a subclass, or a patch of this object, has one of these methods of its own."""
+        return not (names.isdisjoint(self._overrides) and vars(self).keys().isdisjoint(names))  # which is short
 
     @property
     def pos(self) -> int:

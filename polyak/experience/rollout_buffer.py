@@ -370,13 +370,13 @@ class RolloutBuffer(BaseBuffer):
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
         return tuple(mapped(lambda a: tensor_of(self, a.reshape(-1, *a.shape[2:])), part) for part in columns)
 
-    def successors(self, last: Experience) -> Experience:
-        """Returns the states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
+    def successors(self, *last: Experience) -> Experience:
+        """The states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N], if given.
 
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
         """
-        return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
+        return Experience.joined([*self.finals, *map(self._stored, last)], 0).map(partial(tensor_of, self))
 
     def tensors(self, states: Experience) -> Experience:
         """Returns some states as policies read them."""

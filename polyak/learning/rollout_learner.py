@@ -89,11 +89,21 @@ class OnPolicyLearner(RolloutLearner):
     entropy_index: float = 1.0
     """Index of the Tsallis entropy that :meth:`evaluated` returns: see :mod:`polyak.ops.tsallis`."""
 
-    def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
-        if acting is self.policy and len(rows[1]) <= _SMALL_ROLLOUT:
-            results: Metrics = self.run(self.evaluation, rows)
-            return results
-        return super()._evaluate(rows, acting)
+    def prepare(self, rollout: RolloutBuffer, last: Experience, acting: Any) -> Tensor:
+        rows = rollout.flat_inputs()
+        if acting is not self.policy or len(rows[1]) > _SMALL_ROLLOUT:
+            return super().prepare(rollout, last, acting)
+        found = dict(self.run(self.evaluation_and_next, (rows, rollout.tensors(last))))
+        next_values = found.pop("next_values")
+        if rollout.finals:  # ever another number of them, for each of which a program would have to be made
+            next_values = torch.cat([self.values_of(rollout.successors(), acting), next_values])
+        return rollout.fill(found, next_values)
+
+    @torch.no_grad()
+    def evaluation_and_next(self, whole: tuple[tuple[Any, ...], Experience]) -> Metrics:
+        """:meth:`evaluation` of rows, with ``next_values`` [N] of the states after the last of them."""
+        rows, last = whole
+        return {"next_values": self.next_values(last, self.policy), **self.evaluation(rows)}
 
     def evaluated(self, batch: RolloutSamples) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], under the

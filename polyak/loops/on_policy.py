@@ -154,14 +154,18 @@ class OnPolicyLoop:
         step = series.pending = self.rollout.ready(step)
         buffer, number = self.rollout.buffer, series.steps - 1
         names = {"rollout_buffer": buffer, "n_rollout_steps": self.rollout.steps, "n_steps": number}
-        return self.published(step, {**self.names, "iteration": self.collector.clock.iterations, **names})
+        names |= self.names
+        names["iteration"] = self.collector.clock.iterations
+        return self.published(step, names)
 
     def published(self, step: Step, names: dict[str, Any]) -> LoopLocals:
-        """Returns a step and further variables as ``locals``; expensive entries are computed when they are read."""
+        """Adds a step to a dict of further variables, and returns it as ``locals``; expensive entries are computed when
+        they are read."""
         for convert in self.conversions:
             step = convert(step)
         later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
-        return LoopLocals({**names, **on_policy_locals(step)}, later)
+        names |= on_policy_locals(step)
+        return LoopLocals(names, later)
 
 
 def unseen(step: Step, series: Collection) -> dict[str, Any]:

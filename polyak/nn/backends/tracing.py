@@ -134,8 +134,8 @@ class Tracer(TorchDispatchMode):
             return operation(*real_args, **real_kwargs)
         if operation._schema.is_mutable:
             self._change(operation, args, own.values())
-        nodes = tree_map_only(Traced, operator.attrgetter("node"), (args, kwargs))
-        node = self.graph.call_function(operation, *nodes)
+        nodes = tree_map_only(_Traced, lambda tensor: tensor.node, (args, kwargs))
+        node = self.graph.call_function(_out_of_place(operation), *nodes)
         if not operation._schema.returns:  # it only changes its arguments
             return None
         with torch._C._DisableTorchDispatch():  # other modes do not see this call
@@ -211,7 +211,16 @@ def _parts(operation: OpOverload) -> Callable[..., Any] | None:
     return operation.decompose if operation._can_decompose() and not kernel("CPU") and not kernel("CUDA") else None
 
 
-def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, Traced]) -> bool:
+def _out_of_place(operation: OpOverload) -> OpOverload:
+    """What returns a view in the shape that an operation gives a tensor itself, as ``squeeze_`` does, for one that does
+    so; others as they are."""
+    if torch.Tag.inplace_view not in operation.tags:
+        return operation
+    packet = getattr(aten, operation.overloadpacket.__name__.removesuffix("_"), None)
+    return getattr(packet, operation._overloadname, operation)
+
+
+def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Traced]) -> bool:
     """Whether the kind of an operation's result, not only its values, depends on the values of its arguments, all of
     which are constant.
 

@@ -6,16 +6,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
+from polyak.learning.engine.tracing import trace
 from polyak.nn.backends import plan
 from polyak.nn.backends.plan import Plan
 from tests.tolerance import bound
 
 
 def planned(function: Callable[..., Any], arguments: Sequence[Tensor], fixed: Sequence[Tensor] = ()) -> Plan:
-    graph = make_fx(function, tracing_mode="fake")(*arguments)
-    return Plan(graph, arguments, set(map(id, fixed)))
+    return Plan(trace(function, arguments, [], {}), arguments, set(map(id, fixed)))
 
 
 def assert_repeats(function: Callable[..., Any], *inputs: Tensor, calls: int | None = None) -> None:
@@ -36,6 +35,7 @@ def test_it_computes_what_is_needed_once() -> None:
     assert_repeats(lambda x: x.exp() + x.exp(), torch.zeros(3, 4), calls=2)
     assert_repeats(lambda x: x + torch.arange(4).float().exp().sum(), torch.zeros(3, 4), calls=1)
     assert_repeats(lambda x: x.t()[1:].t() * 2, torch.zeros(3, 4), calls=1)
+    assert_repeats(lambda v, x: (v @ x) / x.sum(), torch.zeros(3), torch.zeros(3, 4))  # which squeezes in place
 
 
 def test_what_is_changed_between_is_computed_again() -> None:
