@@ -44,8 +44,8 @@ def _may_be_stack(dtype: np.dtype) -> bool:
 class FrameStack:
     """Planes of one image entry of the observations of a ring [steps, envs].
 
-    Planes are numbered in order of arrival; -1 is the empty plane, with which frame stacks are padded. Rows leave in
-    the order they came, so the planes still in use are always a contiguous range of numbers.
+    Planes are numbered in order of arrival; -1 is the empty plane, with which frame stacks are padded. Rows are removed
+    in the order of their arrival, so the planes in use are always a contiguous range of numbers.
 
     Args:
         dtype: uint8 subarray [C, H, W].
@@ -54,7 +54,7 @@ class FrameStack:
     Attributes:
         planes: [capacity + 1, H * W]; number n has its place at ``n % capacity + 1``, the empty plane at 0.
         head, tail: numbers in use are at least ``tail`` and less than ``head``.
-        appended: how many planes were ever put in.
+        appended: number of planes ever added.
     """
 
     def __init__(self, dtype: np.dtype, steps: int, envs: int, on_disk: bool = False):
@@ -93,7 +93,7 @@ class FrameStack:
         self.tail = int(oldest) if oldest >= 0 else self.head
 
     def note(self, slot: int, numbers: np.ndarray) -> None:
-        """Note what the slot's observations [envs, C] need."""
+        """Record the planes that the slot's observations [envs, C] use."""
         self._low[slot] = np.where(numbers < 0, self.head, numbers).min()
         self._rows += self.envs
         if self._rows - self.envs < TRIAL_ROWS <= self._rows and self._projected() > self.capacity:
@@ -111,7 +111,8 @@ class FrameStack:
         return numbers
 
     def follow(self, frames: np.ndarray, previous: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Number an observation [C, H, W] that came after ``previous``, whose planes have these numbers: [C]."""
+        """Returns the plane numbers [C] of an observation [C, H, W] that follows ``previous``, whose planes have
+        ``numbers``."""
         for shift in [self.shift, *self._shifts]:
             if shift < self.channels and np.array_equal(frames[:-shift], previous[shift:]):
                 self.shift = shift
@@ -167,7 +168,7 @@ class FrameStack:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        # made by numpy, which asks the system for large pages: a random read then costs a fifth less
+        # allocated by numpy, which requests large pages from the system: a random read then costs a fifth less
         self.planes = torch.from_numpy(zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8, self.on_disk))
 
     def _resize(self, capacity: int) -> None:
