@@ -29,11 +29,12 @@ from polyak.distributed.traffic import RunnerPlace
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
+from polyak.envs.adapters.infos import FINAL
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import find_masks
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.wrappers.layers import above_normalisation, check_one_normaliser, turned_images
-from polyak.experience.frames import Compression, as_sent
+from polyak.experience.frames import Compression, SentImages, as_sent
 from polyak.experience.record import Experience
 from polyak.experience.step import Step
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
@@ -135,7 +136,18 @@ class Chunk(NamedTuple):
         sent = mapped(lambda seen, *others: sends(seen, others), self.seen, *[end.successors for end in self.ends])
         seen, *others = (mapped(itemgetter(number), sent) for number in range(1 + len(self.ends)))
         ends = [end._replace(successors=each) for end, each in zip(self.ends, others, strict=True)]
-        return Chunk, tuple(self._replace(seen=seen, ends=ends))
+        return Chunk, tuple(self._replace(seen=seen, ends=ends, infos=self._infos_sent(others)))
+
+    def _infos_sent(self, successors: Sequence[Any]) -> list[Sequence[dict[str, Any]]]:
+        """Infos whose last observations are the successors' frames, where these travel once."""
+        infos = list(self.infos)
+        for end, sent in zip(self.ends, successors, strict=True):
+            if isinstance(sent, SentImages):
+                infos[end.step] = row = list(infos[end.step])
+                for number, env in enumerate(end.rows.tolist()):
+                    if np.array_equal(row[env].get(FINAL), end.successors[number]):
+                        row[env] = {**row[env], FINAL: SentImages(sent.frames, sent.numbers[number])}
+        return infos
 
     @property
     def rows(self) -> dict[str, Any]:

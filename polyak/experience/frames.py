@@ -268,7 +268,7 @@ def as_sent(
             numbers[step, env] = stack.follow(seen[step, env], seen[step - 1, env], numbers[step - 1, env])
             if (env, step) == (0, TRIAL_STEPS) and 2 * stack.head > step * channels:
                 return plain
-    found = [numbers]
+    found: list[np.ndarray] = [numbers]
     for images, (step, rows) in zip(others, after, strict=True):
         own = [stack.follow(*each) for each in zip(images, seen[step, rows], numbers[step, rows], strict=True)]
         found.append(np.array(own, np.int64).reshape(-1, channels))
