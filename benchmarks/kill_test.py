@@ -49,6 +49,8 @@ CASES: dict[str, list[str]] = {
 }
 OF_CLOCKS = ("/t", "/seconds", "start_time")
 """How the names of arrays end that hold times."""
+OF_CLOCK_GROUPS = ("time/", "cluster/")
+"""How names in tables begin that are of times, processes and rates."""
 PATIENCE = 10.0
 """Seconds that the workers of a killed program may take to end."""
 STEPS = ("time/total_timesteps", "time/iterations")
@@ -164,8 +166,11 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     """The rows of a table, but for clock times."""
     with path.open(newline="") as file:
         lines = [line for line in file if not line.startswith("#")]
-    rows = csv.DictReader(lines)
-    return [{k: v for k, v in row.items() if k in STEPS or (k != "t" and not k.startswith("time/"))} for row in rows]
+    return [{k: v for k, v in row.items() if k in STEPS or not _is_timed(k)} for row in csv.DictReader(lines)]
+
+
+def _is_timed(column: str) -> bool:
+    return column == "t" or column.startswith(OF_CLOCK_GROUPS)
 
 
 def scalars_of(folder: Path) -> list[tuple[str, int, float]]:
@@ -176,7 +181,7 @@ def scalars_of(folder: Path) -> list[tuple[str, int, float]]:
     for file in sorted(folder.rglob("events.out*")):
         for event in EventFileLoader(str(file)).Load():
             values += [(v.tag, event.step, float(v.tensor.float_val[0])) for v in event.summary.value]
-    return sorted(value for value in values if not value[0].startswith("time/"))
+    return sorted(value for value in values if not value[0].startswith(OF_CLOCK_GROUPS))
 
 
 def contents(logs: Path) -> Iterator[tuple[str, Any]]:

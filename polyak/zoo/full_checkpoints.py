@@ -23,11 +23,11 @@ class FullCheckpoints(CheckpointCallback):
     """Writes full checkpoints of a run, and one more when a signal asks the program to stop, which then ends.
 
     Args:
-        folder: the run's.
+        folder: the folder of the run.
         save_freq: environment steps between two; none but for signals if it is below 1.
-        keep: how many of the newest stay.
-        stops: the signals.
-        save_model: called with the model before the checkpoint that a signal asks for: it is small and quick, and a
+        keep: number of newest checkpoints to keep.
+        stops: the handler of signals.
+        save_model: called with the model before the checkpoint on a signal: the model is small and quick to save, and a
             scheduler that sends a signal may not wait for a large replay buffer.
     """
 
@@ -57,7 +57,7 @@ class FullCheckpoints(CheckpointCallback):
         self._stops.saving()
         saved = self._save_model(self.model)
         try:
-            if not any(isinstance(error, KeyboardInterrupt) for error in saved.lost.values()):  # asked for once more
+            if not any(isinstance(error, KeyboardInterrupt) for error in saved.lost.values()):  # unless signalled again
                 self.save_now()
         except Exception as error:
             note(f"the full checkpoint could not be written: {in_one_line(error)}")
@@ -68,9 +68,9 @@ def cut_logs(checkpoint: Path, folder: Path, tensorboard: str | None) -> None:
     """Cut the logs of a run to the lengths that they had when a full checkpoint was written.
 
     Args:
-        checkpoint: its file.
-        folder: the run's.
-        tensorboard: folder of TensorBoard's runs; None: there are none.
+        checkpoint: the file of the checkpoint.
+        folder: the folder of the run.
+        tensorboard: folder of TensorBoard's runs; None without TensorBoard.
 
     Raises:
         ValueError: the file is damaged, or is no full checkpoint.
