@@ -43,7 +43,7 @@ TRAININGS: dict[str, list[str]] = {
         *("--eval-freq", "5000", "-n", "40000"),
         *("-params", "policy_kwargs:dict(net_arch=[128, 128])"),
     ],
-    "trpo/LunarLander-v3": [],
+    "ppo/LunarLander-v3": ["--eval-freq", "50000", "--eval-episodes", "20"],
     "td3/Pendulum-v1": [
         *("--eval-freq", "2500", "--eval-episodes", "20", "-n", "15000"),
         *("-params", "policy_kwargs:dict(net_arch=[64, 64])"),

@@ -241,12 +241,13 @@ def lines(runs: list[dict[str, Any]], where: dict[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     from command_line import add_out, at_least
-    from reports import machine, write
+    from reports import kept, machine, write
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=at_least(1), default=10, help="of all cases together")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--more", action="store_true", help="go on with the runs that the table has")
     parser.add_argument("--each", type=at_least(1), default=3, help="kills of one run at most")
     add_out(parser, "kill_test")
     options = parser.parse_args()
@@ -256,15 +257,16 @@ def main() -> None:
     for name in ("ppo", "sac", "dqn", "recurrent_ppo"):
         get(name)
     where = machine() | {name: importlib.metadata.version(name) for name in ("polyak", "torch")}
-    chance = random.Random(options.seed)
-    runs: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = kept(options.out).get("runs", []) if options.more else []
     above = Path(tempfile.mkdtemp(prefix="kill-test-"))
     scratch = above / "tmp"
     scratch.mkdir()
     os.environ["TMPDIR"], tempfile.tempdir = str(scratch), None
     known: dict[str, tuple[Path, float]] = {}
     while (kills := sum(run["kills"] for run in runs)) < options.kills:
-        case = options.cases[len(runs) % len(options.cases)]
+        of_case = {name: [run["kills"] for run in runs if run["case"] == name] for name in options.cases}
+        case = min(options.cases, key=lambda name: (sum(of_case[name]), len(of_case[name])))
+        chance = random.Random(f"{options.seed}, run {len(runs)}")
         words = [*COMMON, *CASES[case]]
         if case not in known:
             logs = above / f"{case}-whole"
@@ -273,8 +275,10 @@ def main() -> None:
             known[case] = logs, time.monotonic() - begun
         whole, seconds = known[case]
         logs = above / f"{case}-{len(runs)}"
-        most = min(options.each, options.kills - kills)
+        most, begun = min(options.each, options.kills - kills), time.monotonic()
         made, programs = disturbed(placed(words, logs), logs, seconds, most, chance)
+        if made == 0:  # the machine was busier before
+            known[case] = whole, min(seconds, time.monotonic() - begun)
         found = differences(whole, logs) + left_behind(programs, scratch)
         runs.append({"case": case, "kills": made, "differences": found})
         print(f"{case}: killed {made} times, {'; '.join(found[:5]) or 'equal'}", flush=True)

@@ -21,6 +21,7 @@ from polyak.zoo.registry import (
     Environment,
     algorithm_name,
     check_algorithm,
+    check_no_game,
     env_name,
     find_algorithm,
     find_env,
@@ -219,11 +220,16 @@ def _algorithm_of(options: AgentOptions, author: ZooAuthor) -> str:
 
 
 def _named_run(options: AgentOptions) -> RunFolder:
-    """Return the run that the options name. For a checkpoint it need not have finished."""
-    if options.pretrained:
-        return _pretrained(options)
+    """The run that the options name. For a checkpoint it need not have finished."""
+    env = env_name(options.env)
     finished = options.load_checkpoint < 0 and not options.load_last_checkpoint
-    return RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id, finished=finished)
+    try:
+        if options.pretrained:
+            return _pretrained(options)
+        return RunFolder.find(Path(options.folder), options.algo, env, options.exp_id, finished=finished)
+    except ZooError:
+        check_no_game(env)
+        raise
 
 
 def _pretrained(options: AgentOptions) -> RunFolder:

@@ -166,12 +166,24 @@ def find_env(text: str, packages: Iterable[str] = (), author: ZooAuthor = USER, 
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
+        check_no_game(name)
         hint = did_you_mean(name, gymnasium.registry)
         raise ZooError(
             f"Unknown environment --env {text!r}.{hint} One of your own is given as file.py:NAME, as module:EnvId, "
             "or by the module that registers it in --gym-packages."
         ) from error
     return Environment(name, spec, text, is_own=any(map(is_own_module, imported)))
+
+
+def check_no_game(env: str) -> None:
+    """Raise ZooError, naming the command that plays it, if `env` names a game: there are no environments of games."""
+    from polyak.envs.games.known import GAMES
+
+    if env in GAMES:
+        raise ZooError(
+            f"--env {env!r} is a game: `polyak play --game {env}` plays it, with --pretrained against the agent that "
+            f"comes along, if `polyak gallery` lists one. AlphaZero(env={env!r}) learns it, in Python."
+        )
 
 
 def check_names(algo: str, env: str = "", packages: Iterable[str] = ()) -> None:

@@ -60,6 +60,7 @@ def test_words_after_a_list_flag() -> None:
         (["train", "--n-runners", 1, "--working-dir", "nowhere", "--n-envs", 1], "--working-dir 'nowhere' is not a"),
         (["train", "--n-runners", 1, "--n-envs", 1, "--runner-strategy", "ALL"], "--runner-strategy must be one of"),
         (["enjoy"], "No run at all of ppo on CartPole-v1"),
+        (["train", "--env", "tictactoe"], "--env 'tictactoe' is a game: `polyak play --game tictactoe` plays it"),
         (["enjoy", "--deterministic", "--stochastic"], "exclude each other"),
         (["enjoy", "-n", 0], "--n-timesteps must be at least 1, got 0"),
         (["enjoy", "--record", "x.avi"], "must end in .gif or .mp4"),

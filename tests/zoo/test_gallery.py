@@ -34,6 +34,7 @@ def test_an_agent_reaches_its_score_again(capsys: pytest.CaptureFixture[str]) ->
             ["--env", "Pendulum-v1", "--algo", "qac"],
             "No agent of qac on Pendulum-v1 comes along. `polyak gallery` lists",
         ),
+        (["--env", "tictactoe"], "--env 'tictactoe' is a game: `polyak play --game tictactoe` plays it"),
         (["--load-best"], "--pretrained agents have one model each"),
         (["--log-folder", "elsewhere"], "--pretrained agents have one model each"),
     ],
