@@ -12,13 +12,15 @@ from polyak.algorithms.appo import APPO
 from polyak.algorithms.impala import IMPALA
 from polyak.compat.rllib_face.config.actor_critic import ActorCriticConfig
 from polyak.compat.rllib_face.config.base import Plain
-from polyak.compat.rllib_face.config.settings import OnePass, Points, To
+from polyak.compat.rllib_face.config.fixed import To, fixed
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
 from polyak.compat.rllib_face.rollouts import with_part
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class IMPALAConfig(ActorCriticConfig):
     """IMPALA's settings (arXiv:1802.01561)."""
 
@@ -26,18 +28,10 @@ class IMPALAConfig(ActorCriticConfig):
     """Environment steps of one gradient step."""
     train_batch_size: Count = 500
     """The same, where ``train_batch_size_per_learner`` is ``None``."""
-    num_epochs: Literal[1] = 1
-    """A gradient step on each batch; of APPO ``circular_buffer_iterations_per_batch``."""
-    minibatch_size: Literal[None] = None
-    """The whole batch."""
-    shuffle_batch_per_epoch: OnePass = False
-    """There is one pass."""
     rollout_fragment_length: Count | Literal["auto"] = 50
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
-    max_requests_in_flight_per_env_runner: Count = 1  # type: ignore[assignment]
+    max_requests_in_flight_per_env_runner: Count = 1
     """On Ray: batches that may be asked of a runner at once."""
-    vtrace: Literal[True] = True
-    """V-trace makes up for the older policy that acted."""
     vtrace_clip_rho_threshold: Annotated[Positive, To("rho_bar")] = 1.0
     """Largest ratio of probabilities in a temporal difference; in a trace it is 1, or this if it is less."""
     vtrace_clip_pg_rho_threshold: Annotated[Positive, To("pg_rho_bar")] = 1.0
@@ -95,6 +89,7 @@ class IMPALAConfig(ActorCriticConfig):
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class APPOConfig(IMPALAConfig):
     """APPO's settings (arXiv:1912.00167)."""
 
@@ -121,8 +116,6 @@ class APPOConfig(IMPALAConfig):
     target_worker_clipping: Annotated[Positive, To("target_worker_clip")] = 2.0
     """How many times likelier an action may have been for the policy that acted than by the target network before it
     counts for less."""
-    use_circular_buffer: Literal[True] = True
-    """Batches wait where they may be learned from several times."""
     circular_buffer_num_batches: Annotated[Count, To("circular_buffer_size")] = 8
     """How many of them."""
     circular_buffer_iterations_per_batch: Annotated[Count, To("uses_per_rollout")] = 2

@@ -12,28 +12,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from gymnasium import spaces
 
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Parallel, Positive, Runners
 
 Points = Annotated[Any, Only("points [[environment step, value], ...]", lambda value: isinstance(value, list | tuple))]
 """Straight lines between points, the first at step 0."""
 Function = Any
 """A function or ``None``."""
-_ACTS = (
-    "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
-    "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
-)
-OnePass = Annotated[
-    bool, Only("False: rows are shuffled between passes over a batch, of which there is one", lambda x: not x)
-]
-"""Of an algorithm that makes one pass, for which RLlib has no use for it either."""
 _LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
-
-
-@dataclass(frozen=True)
-class To:
-    """Part of an annotation: the keyword argument of polyak's algorithm that a setting is; ``""``: it is none."""
-
-    argument: str
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -64,6 +50,7 @@ class EnvironmentSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class EnvRunnerSettings:
     """What collects experience."""
 
@@ -99,8 +86,6 @@ class EnvRunnerSettings:
     """On Ray: other resources that each runner reserves."""
     create_env_on_local_worker: bool = False
     """On Ray: make environments in this process, too."""
-    max_requests_in_flight_per_env_runner: Literal[1] = 1
-    """On Ray: batches that may be asked of a runner at once; of IMPALA and APPO any number."""
     sample_timeout_s: Positive = 60.0
     """On Ray: seconds to wait for a batch."""
     merge_env_runner_states: bool | Literal["training_only"] = "training_only"
@@ -110,6 +95,7 @@ class EnvRunnerSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class LearnerSettings:
     """What learns from it."""
 
@@ -124,10 +110,6 @@ class LearnerSettings:
     """On Ray: processors that each learner reserves."""
     num_aggregator_actors_per_learner: Runners = 0
     """On Ray: processes that put batches together."""
-    max_requests_in_flight_per_learner: Literal[3] = 3
-    """On Ray: batches that are asked for in advance; of what replays any number."""
-    add_default_connectors_to_learner_pipeline: Literal[True] = True
-    """RLlib's default pieces stand behind those of ``learner_connector``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -181,6 +163,7 @@ class ModuleSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class EvaluationSettings:
     """How good it is."""
 
@@ -198,8 +181,6 @@ class EvaluationSettings:
     """Processes that evaluate; 0: this one."""
     evaluation_parallel_to_training: bool = False
     """Evaluate while training continues, which takes processes that evaluate."""
-    evaluation_force_reset_envs_before_iteration: Literal[True] = True
-    """Each evaluation begins new episodes."""
     evaluation_sample_timeout_s: Positive = 120.0
     """On Ray: seconds to wait for an evaluation."""
     custom_evaluation_function: Function = None
@@ -297,12 +278,11 @@ class FaultSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class FrameworkSettings:
     """How gradient steps are computed."""
 
     group: ClassVar[str] = "framework"
-    framework_str: Literal["torch"] = "torch"
-    """``framework("torch")``."""
     torch_compile_learner: bool | Literal["auto", "replay"] = "auto"
     """Run gradient steps as compiled programs: always, never, or ``"auto"``, once a run has become long."""
     torch_ddp_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -310,23 +290,19 @@ class FrameworkSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class StackSettings:
     """Which of RLlib's interfaces these names are of."""
 
     group: ClassVar[str] = "api_stack"
-    enable_rl_module_and_learner: Literal[True] = True
-    """The present one."""
-    enable_env_runner_and_connector_v2: Literal[True] = True
-    """The present one."""
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class OfflineSettings:
     """What was recorded before."""
 
     group: ClassVar[str] = "offline_data"
-    input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
-    """Experience comes from the environment."""
 
 
 @dataclass(init=False, repr=False, eq=False)
