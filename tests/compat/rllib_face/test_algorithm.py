@@ -420,17 +420,9 @@ def test_rows_and_steps_are_counted_as_they_are() -> None:
     assert result["learners"]["default_policy"]["num_module_steps_trained"] == 41 * 32
 
 
-def test_results_have_the_keys_that_programs_read() -> None:
+def test_results_can_be_written_down_and_have_fresh_evaluations_alone() -> None:
     with ppo().evaluation(evaluation_interval=2, evaluation_duration=2).build() as algo:
         results = [algo.train() for _ in range(3)]
-    keys = {"training_iteration", "time_total_s", "time_this_iter_s", "done", "date", "timestamp", "pid", "hostname"}
-    keys |= {"config", "num_env_steps_sampled_lifetime", "env_runners", "learners", "timers", "fault_tolerance"}
-    assert keys <= results[0].keys()
-    runners = {"episode_return_mean", "episode_return_min", "episode_return_max", "episode_len_mean", "num_episodes"}
-    assert runners <= results[2]["env_runners"].keys()
-    learners = {"total_loss", "policy_loss", "vf_loss", "vf_explained_var", "entropy", "mean_kl_loss"}
-    learners |= {"curr_kl_coeff", "default_optimizer_learning_rate", "num_trainable_parameters"}
-    assert learners <= results[0]["learners"]["default_policy"].keys()
     assert ["evaluation" in result for result in results] == [False, True, False], "only where it is fresh"
     assert results[1]["evaluation"]["iteration"] == 2
     assert results[0]["config"]["lr"] == 1e-3
