@@ -63,7 +63,7 @@ def gradient_steps_per_train(model: Any) -> int:
     """How many optimizer steps one ``train()`` of an on-policy model takes."""
     epochs = getattr(model, "n_epochs", 1)
     rollout = model.n_steps * model.n_envs
-    return epochs * -(-rollout // getattr(model, "batch_size", rollout))
+    return epochs * -(-rollout // (getattr(model, "batch_size", None) or rollout))
 
 
 def time_gradient_steps(model: Any, budget_s: float) -> dict[str, float]:

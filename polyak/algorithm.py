@@ -3,9 +3,9 @@
 An algorithm is a dataclass: each hyper-parameter is written once, with its type and range, default and meaning. The
 constructor and its checks, ``help``, the learner, the command line, the documentation and the checkpoint all read that.
 
-The face presumes neither networks nor a compiler. What learns with networks is a
-:class:`~polyak.network_algorithm.NetworkAlgorithm`. An algorithm that steps no environments itself, since it
-searches games or lets another act, sets :attr:`~Algorithm.steps_environments` to False.
+The face presumes neither networks nor a compiler. Algorithms that train networks derive from
+:class:`~polyak.network_algorithm.NetworkAlgorithm`. An algorithm that does not step environments itself, because it
+searches games or a data generator acts for it, sets :attr:`~Algorithm.steps_environments` to False.
 """
 
 import os
@@ -67,11 +67,11 @@ from polyak.warning import advise, warn_user
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 Recipe = str | Callable[..., Any]
-"""What environments are made of: a registered name, or a function, which needs runners (``n_runners``)."""
+"""The recipe of an environment: a registered name, or a function, which requires runners (``n_runners``)."""
 
 
 class _Loader(classmethod):
-    """``load``, which warns when it is called on a model: that model stays as it is."""
+    """The ``load`` class method, which warns when it is called on a model: that model stays unchanged."""
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is not None:
@@ -86,7 +86,7 @@ class _Loader(classmethod):
 STEPS_OF_LOOPS = frozenset(
     ("collect", "_iterate", "_take", "_store", "_make_step", "_is_collected", "_updates_due", "_record_means")
 )
-"""Names of methods that were steps of a training before loops had them. A subclass that has one expects to be asked."""
+"""Former names of methods that loops have replaced. A subclass that defines one of them gets a warning."""
 WITH_PARTS = frozenset(
     (
         *("lesson", "_writer", "_minibatches", "_make_rollout_buffer", "_updates_per_rollout", "_make_replay_buffer"),
@@ -94,14 +94,14 @@ WITH_PARTS = frozenset(
         *("beginning", "completing", "kept", "built_with", "kept_as_schedules"),
     )
 )
-"""Names that parts or fields have taken over."""
+"""Names that parts or fields have replaced."""
 
 
 @dataclass(eq=False, repr=False)
 class Algorithm(metaclass=Listed):
-    """What all algorithms share.
+    """Base class of all algorithms.
 
-    An algorithm names its :attr:`loop` and the parts that it is :attr:`made_of`, and has :meth:`predict`.
+    A subclass defines its :attr:`loop`, the parts that it is :attr:`made_of`, and :meth:`predict`.
 
     Raises:
         TypeError: an unknown argument.
@@ -110,7 +110,7 @@ class Algorithm(metaclass=Listed):
 
     _: KW_ONLY
     stats_window_size: Count = 100
-    """Episodes that the logged means of return, length and success cover."""
+    """Number of most recent episodes over which return, length and success rate are averaged in the logs."""
     tensorboard_log: Becomes[str | os.PathLike[str] | None, str | None] = later(None)
     """Folder for TensorBoard files; ``None`` writes none."""
     verbose: Natural | bool = 0
@@ -120,27 +120,27 @@ class Algorithm(metaclass=Listed):
     ] = None
     """Seeds python, numpy, torch, the environments and the action space."""
     _init_setup_model: InitVar[bool] = True
-    """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
+    """Build networks, buffers and runner at once; ``False`` leaves this to a later ``_setup_model()``."""
 
     loop: ClassVar[Callable[..., Loop]]
-    """Called with a model, a callback and ``log_interval``: what happens when, in one call of ``learn``. See
-    :mod:`polyak.loops`."""
+    """Creates the training loop from a model, a callback and ``log_interval``. The loop orders collection, learning and
+    logging within one call of ``learn``. See :mod:`polyak.loops`."""
     made_of: ClassVar[MadeOf] = {}
-    """Name -> part. Those of the classes above count, too, unless they have the same name. See
+    """Name -> factory of the part. Parts of the base classes are inherited unless a subclass reuses their name. See
     :mod:`polyak.parts.part`."""
     goes_without: ClassVar[tuple[str, ...]] = ()
-    """Arguments of related algorithms that it has no use for, as far as they are no fields of its own: constructors
-    refuse them, and files of earlier versions may hold them."""
+    """Arguments of related algorithms that this one does not support, unless it declares them as fields: constructors
+    reject them, and files of earlier versions may hold them."""
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
-    """Action spaces that the algorithm can handle."""
+    """Action spaces that the algorithm supports."""
     steps_environments: ClassVar[bool] = True
-    """Whether it takes ``env`` and learns by stepping it itself; games are searched, and a generator acts for what
-    imitates."""
+    """Whether the algorithm takes ``env`` and learns by stepping it itself. False for game search, and for imitation,
+    where a data generator acts."""
     supports_masks: ClassVar[bool] = False
-    """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
-    # Not annotated: no hyper-parameters, of which ``env`` is one where a subclass takes it.
+    """Whether the algorithm never takes actions that the environment forbids: see :mod:`polyak.envs.masks`."""
+    # Without annotations, since these are no hyper-parameters; subclasses that take ``env`` declare it as one.
     num_timesteps = Held[int]("clock.steps")
-    """Environment steps made, over all environments; from a dataset alone, gradient steps."""
+    """Environment steps so far, over all environments; in offline training, gradient steps."""
     _total_timesteps = Held[int]("clock.total")
     _num_timesteps_at_start = Held[int]("clock.started_at")
     _n_updates = Held[int]("clock.updates")
@@ -149,23 +149,24 @@ class Algorithm(metaclass=Listed):
     start_time = Held[float]("clock.began")
     """When the last call of :meth:`learn` began, in nanoseconds since 1970."""
     ep_info_buffer = Held[deque[dict[str, Any]]]("statistics.episodes")
-    """The last ``stats_window_size`` episodes: return ``"r"``, length ``"l"``, and what else their monitor says."""
+    """The last ``stats_window_size`` episodes: return ``"r"``, length ``"l"``, and further values of their monitor."""
     ep_success_buffer = Held[deque[float]]("statistics.successes")
-    """Whether these ended in success, where environments say so (``info["is_success"]``)."""
+    """Success (1) or failure (0) of these episodes, if the environments report it (``info["is_success"]``)."""
     env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
     learns_offline = False
-    """Whether it has a dataset and no environment."""
+    """Whether the model learns from a dataset without an environment."""
     log_every = 1
-    """What ``log_interval="auto"`` stands for."""
+    """The interval that ``log_interval="auto"`` stands for."""
     n_envs = 1
-    """Environments that it acts in."""
+    """Number of environments that the model steps."""
     runner = cast("Runner | None", None)
     _vec_normalize_env = Held[VecNormalize | PartNormalizer | None]("normalisation.replay")
-    """What normalises experience when it is replayed."""
+    """The normalisation that is applied to replayed experience."""
     _saved_without_masks = False
-    """Whether the file that the model came from holds a step of environments, and no masks of it."""
+    """Whether the model's file holds the state of a runner without action masks."""
     _would_replay = False
-    """Whether the model came from a file, and its environments would begin with the seeds that they had there."""
+    """Whether the model was loaded and its environments would start again with the seeds that they were given before.
+    """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -183,7 +184,7 @@ class Algorithm(metaclass=Listed):
         if isinstance(learn := vars(cls).get("learn"), FunctionType) and not hasattr(learn, "__wrapped__"):
             setattr(cls, "learn", names_checked(learn))  # noqa: B010
 
-    if not TYPE_CHECKING:  # which know the constructors themselves
+    if not TYPE_CHECKING:  # type checkers read the constructors themselves
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             check_names(cls, kwargs)
@@ -208,9 +209,9 @@ class Algorithm(metaclass=Listed):
         self._check_types()
         self._check_hyperparameters()
         self.observation_space: spaces.Space
-        """Of one environment, after wrappers."""
+        """Observation space of one environment, after wrappers."""
         self.action_space: spaces.Space
-        """Of one environment."""
+        """Action space of one environment."""
         self.clock = Clock()
         self._logger: Logger | None = None
         self._custom_logger = False
@@ -231,7 +232,7 @@ class Algorithm(metaclass=Listed):
         return sorted({*super().__dir__()} - FOR_AUTHORS - vars(self).get("parts", {}).keys())
 
     def _summary(self) -> dict[str, str]:
-        """What ``repr`` says of the model, also of one that is not built yet: what -> in words."""
+        """Returns the lines of ``repr``, label -> text; works for models that are not built yet, too."""
         steps = f"{getattr(self, 'num_timesteps', 0):,} steps, {getattr(self, '_n_updates', 0):,} updates"
         names = {"observations": "observation_space", "actions": "action_space"}
         found = {what: str(vars(self)[name]) for what, name in names.items() if name in vars(self)}
@@ -246,28 +247,29 @@ class Algorithm(metaclass=Listed):
 
     def _check_types(self) -> None:
         for name, declaration in declared(type(self)).items():
-            if name not in ("policy", "env"):  # which are found and built later
+            if name not in ("policy", "env"):  # which _read_arguments and _attach_env convert
                 setattr(self, name, fitted(name, getattr(self, name), declaration))
         self.tensorboard_log = _plain(self.tensorboard_log)
 
-    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
+    # -- methods that subclasses override
+    # ---------------------------------------------------------------------------------
 
     def predict(
         self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False
     ) -> Predicted:
-        """The action for one observation or a batch of them, and the next recurrent state."""
+        """Returns the action for one observation or a batch of them, and the next recurrent state."""
         raise NotImplementedError
 
     def _check_hyperparameters(self) -> None:
-        """Refuse what the annotations of the fields cannot say, before anything is built."""
+        """Refuse invalid combinations of hyper-parameters, which annotations cannot express, before anything is built."""
         for part in self.parts.values():
             part.check()
 
     def _read_arguments(self) -> None:
-        """Take up what arguments say, which are in order, before there is an environment."""
+        """Convert checked arguments, before there is an environment."""
 
     def _setup_model(self) -> None:
-        """Seed, then build what learns, and what acts."""
+        """Seed the random generators, then build networks, runner and parts."""
         if self.seed is not None:
             self.set_random_seed(self.seed)
         for part in self.parts.values():
@@ -279,30 +281,30 @@ class Algorithm(metaclass=Listed):
             part.build()
 
     def _build(self) -> None:
-        """Build what learns, before there is a runner."""
+        """Build networks, tables or models, before there is a runner."""
 
     def make_actor(self) -> Acting:
-        """What chooses actions while experience is collected."""
+        """Returns the actor, which chooses actions while experience is collected."""
         raise NotImplementedError
 
     def _check_built(self) -> None:
-        """After a constructor's :meth:`_setup_model`: refuse what cannot be done with what it built."""
+        """Refuse a model that cannot be trained as it was built by the constructor's :meth:`_setup_model`."""
         for part in self.parts.values():
             part.check_ready(first=True)
         self._call_built()
 
     def _call_built(self) -> None:
-        """The model is built: hyper-parameters that are set from now on take effect at the next update, or are refused.
-        See :mod:`polyak.hyperparameters.changing`."""
+        """Mark the model as built: hyper-parameters that are set from now on take effect at the next update, or are
+        refused. See :mod:`polyak.hyperparameters.changing`."""
         self._is_built = True
 
     def _put(self, **values: Any) -> None:
-        """Set hyper-parameters as they are, where the model itself moves them: nothing is checked, nothing follows."""
+        """Set hyper-parameters without checks and without consequences, for changes that the model makes itself."""
         vars(self).update(values)
 
     def _adopt(self, name: str, before: Any) -> None:
-        """Let what was built follow a hyper-parameter that has been set, and was ``before``. All is as before if this
-        raises."""
+        """Update what was built after a hyper-parameter was set; ``before`` is its previous value. If this raises, the
+        previous value is restored."""
         if name == "tensorboard_log":
             self.tensorboard_log = _plain(self.tensorboard_log)
         if name == "stats_window_size":
@@ -313,7 +315,7 @@ class Algorithm(metaclass=Listed):
     # -- environments --------------------------------------------------------------------------------------------------
 
     def _attach_env(self, env: Any) -> None:
-        """Use what a constructor got as ``env``."""
+        """Set up the environment or dataset that the constructor was given as ``env``."""
         if any(part.attach(env) for part in self.parts.values()):
             return
         if isinstance(env, Dataset):
@@ -324,22 +326,22 @@ class Algorithm(metaclass=Listed):
         self._use_env(self._vectorised(env))
 
     def _vectorised(self, env: Any) -> VecEnv:
-        """Whatever a user calls an environment, as training needs it."""
+        """Returns an environment that a user passed as a vectorised environment."""
         return as_vec_env(env, verbose=self.verbose)
 
     @property
     def raw_experience(self) -> bool:
-        """Whether experience is stored as it was before normalisation."""
+        """Whether observations and rewards are stored before normalisation."""
         return any(part.raw for part in self.parts.values())
 
     @property
     def saves_also(self) -> frozenset[str]:
-        """What :meth:`save` puts into a file only if its ``include`` names it."""
+        """The names of things that :meth:`save` writes only if ``include`` lists them."""
         return frozenset(name for part in self.parts.values() for name in part.saves_also)
 
     @property
     def _acts(self) -> bool:
-        """Whether learning takes an environment to act in."""
+        """Whether learning requires an environment to act in."""
         return self.steps_environments and not self.learns_offline
 
     def _use_env(self, env: VecEnv) -> None:
@@ -350,13 +352,13 @@ class Algorithm(metaclass=Listed):
         self.normalisation.use(env, self.raw_experience)
 
     def _make_runner(self) -> None:
-        """Something that acts in the environment, when there is both."""
+        """Create the runner, which steps the environment with the actor."""
         assert self.env is not None
         rows = FromVecEnv(self.env, raw=self.raw_experience, masks=self._masks())
         self.runner = Runner(rows, self.make_actor(), self._split)
 
     def _masks(self) -> Masks | None:
-        """Which choices the environments allow; ``None``: all, always."""
+        """Returns the action masks of the environments; ``None`` if every action is always allowed."""
         assert self.env is not None
         masks = find_masks(self.env)
         if masks is None or self._uses_masks:
@@ -418,7 +420,7 @@ class Algorithm(metaclass=Listed):
             raise
 
     def _with_statistics(self, env: VecEnv) -> VecEnv:
-        """``env`` under the normalisation that the model learned with."""
+        """Returns ``env`` wrapped in the normalisation that the model was trained with."""
         for part in self.parts.values():
             part.check_env(env)
         return self.normalisation.put_around(env, self.num_timesteps)
@@ -448,7 +450,7 @@ class Algorithm(metaclass=Listed):
     # -- hooks around learning -----------------------------------------------------------------------------------------
 
     def _check_ready(self) -> None:
-        """Before anything of ``learn`` happens: refuse what cannot be learned with."""
+        """Refuse, at the start of ``learn``, a model that cannot be trained."""
         if self._acts and self.env is None:
             raise ValueError(
                 "env=None: this model has no environment to learn in. Pass one: "
@@ -458,7 +460,8 @@ class Algorithm(metaclass=Listed):
             part.check_ready(first=False)
 
     def _prepare_to_learn(self, reset: bool) -> None:
-        """Before the first iteration, when the counters stand; ``reset``: they began at zero."""
+        """Prepare parts and episodes before the first iteration, after the counters are set; ``reset``: they were set
+        to zero."""
         if self._acts:
             episodes.take_up(self, reset)
         for part in self.parts.values():
@@ -466,7 +469,7 @@ class Algorithm(metaclass=Listed):
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        """Around all iterations of one call of ``learn``."""
+        """Context of all iterations of one call of ``learn``."""
         try:
             with self.normalisation.changing():
                 yield
@@ -475,7 +478,7 @@ class Algorithm(metaclass=Listed):
                 self.runner.close_thread()
 
     def _start_episodes(self) -> None:
-        """Reset the environments, in the middle of an episode if need be."""
+        """Reset the environments, even in the middle of an episode."""
         episodes.begin(self)
 
     # -- learning ------------------------------------------------------------------------------------------------------
@@ -494,21 +497,22 @@ class Algorithm(metaclass=Listed):
         eval_freq: int | None = None,
         n_eval_episodes: int = 10,
     ) -> Self:
-        """Train, on experience, on a dataset, or on both.
+        """Train on environment experience, on a dataset, or on both.
 
         Args:
             total_timesteps: environment steps to make, over all environments: a lower bound, since a rollout that has
-                begun is finished; from a dataset alone, gradient steps. Where whole episodes are collected, the one
-                under way is finished, too, unless none has ended in 100,000 steps: training then ends with a warning.
+                begun is finished; in offline training, gradient steps. Algorithms that collect whole episodes finish
+                the current one, too, unless no episode has ended for 100,000 steps: training then ends with a warning.
             callback: called at every step; a function, a callback object, or a list of them.
-            log_interval: between two log tables: iterations (on-policy), episodes (off-policy), or from a dataset alone
-                iterations of 500 gradient steps; ``"auto"``: the algorithm's :attr:`log_every`; ``None`` for none.
+            log_interval: between two log tables: iterations (on-policy), episodes (off-policy), or, in offline
+                training, iterations of 500 gradient steps; ``"auto"``: the algorithm's :attr:`log_every`; ``None``
+                writes none.
             tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
             reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
-            progress_bar: show one; needs ``polyak[extra]``.
-            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            progress_bar: show a progress bar; needs ``polyak[extra]``.
+            eval_env: environment, or its registered name, to evaluate in during training; ``None``: no evaluation.
             eval_freq: steps between two evaluations; ``None``: ten in all.
-            n_eval_episodes: episodes of each.
+            n_eval_episodes: episodes of each evaluation.
 
         Returns:
             the model itself.
@@ -521,7 +525,7 @@ class Algorithm(metaclass=Listed):
             self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
         )
         with training.under_way() as loop:
-            goes_on = self.clock.series is not None  # a file has brought a part of an iteration, maybe of the last one
+            goes_on = self.clock.series is not None  # a loaded model may be in the middle of its last iteration
             while (goes_on or self.clock.steps < self.clock.total) and loop.iterate():
                 goes_on = False
         return self
@@ -534,8 +538,8 @@ class Algorithm(metaclass=Listed):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
-        """Reset counters, statistics, logger and what else a call of ``learn`` needs."""
-        self._call_built()  # also a model that a program has set up by itself
+        """Reset counters, statistics and logger, and attach the callback, for a call of ``learn``."""
+        self._call_built()  # programs may have called _setup_model() themselves
         self._check_ready()
         self.start_time, self.clock.iterations = time.time_ns(), 0
         self._split.start()
@@ -551,11 +555,11 @@ class Algorithm(metaclass=Listed):
         return total_timesteps, self._init_callback(callback, progress_bar)
 
     def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
-        """What :meth:`learn` got as ``callback``, as one callback of this model."""
+        """Returns the ``callback`` argument of :meth:`learn` as one callback attached to this model."""
         return as_callback(callback, self, progress_bar)
 
     def _callback_locals(self, **names: Any) -> dict[str, Any]:
-        """What a callback finds in ``self.locals``."""
+        """Returns the variables that a callback finds in ``self.locals``."""
         return {"self": self, "env": self.get_env(), "total_timesteps": self._total_timesteps, **names}
 
     def set_random_seed(self, seed: int | None = None) -> None:
@@ -573,11 +577,11 @@ class Algorithm(metaclass=Listed):
     # -- observations before normalisation -----------------------------------------------------------------------------
 
     def as_shown(self, observations: Any) -> Any:
-        """Observations of a bare environment as :meth:`predict` takes them: see
+        """Converts observations of an environment without wrappers to those that :meth:`predict` takes: see
         :func:`~polyak.envs.normalisation_scale.shown_to`.
 
         Args:
-            observations: one or a batch, as they were before ``VecNormalize``.
+            observations: one or a batch, before ``VecNormalize``.
 
         Raises:
             ValueError: wrappers around ``VecNormalize`` change observations further.
@@ -591,13 +595,13 @@ class Algorithm(metaclass=Listed):
 
     @property
     def logger(self) -> Logger:
-        """Where training writes; there is one from the first ``learn`` on, or after :meth:`set_logger`."""
+        """The logger that training writes to; available after the first ``learn`` or :meth:`set_logger`."""
         if self._logger is None:
             raise AttributeError("the model has no logger before learn(); call set_logger() to give it one.")
         return self._logger
 
     def set_logger(self, logger: Logger) -> None:
-        """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for.
+        """Use ``logger`` instead of the one that ``verbose`` and ``tensorboard_log`` configure.
 
         Raises:
             ValueError: it has no ``record`` and ``dump``.
@@ -616,27 +620,27 @@ class Algorithm(metaclass=Listed):
 
     @property
     def time_split(self) -> dict[str, float]:
-        """Seconds that the last call of :meth:`learn` spent, or the present one has spent, on each of ``env``,
-        ``inference``, ``copy``, ``sample``, ``update`` and ``other``; their sum is the wall time. See
-        :mod:`polyak.collecting.time_split`.
-        """
+        """Wall time in seconds of the last or present call of :meth:`learn`, split into ``env``, ``inference``,
+        ``copy``, ``sample``, ``update`` and ``other``, which add up to the total. See
+        :mod:`polyak.collecting.time_split`."""
         return self._split.seconds()
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Every hyper-parameter with its present value."""
+        """Returns every hyper-parameter with its present value."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("policy", "env")}
         for part in self.parts.values():
             part.arguments(values)
         return values
 
     def _description(self) -> dict[str, Any]:
-        """JSON values that a file needs besides hyper-parameters, spaces and counters, to build the model again."""
+        """Returns the JSON values that a file needs besides hyper-parameters, spaces and counters, to rebuild the
+        model."""
         return {"n_envs": self.n_envs}
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
-        """Put into a file what was learned, what training needs to resume, and what ``include`` asks for."""
+        """Write learned parameters, the state that resuming needs, and what ``include`` lists into a file."""
         if self.runner is not None:
             saved.state |= prefixed("runner", self.runner.state())
             save_environments(saved, self.runner)
@@ -645,11 +649,11 @@ class Algorithm(metaclass=Listed):
             part.save(saved, include)
 
     def _save_statistics(self, saved: Saved) -> None:
-        """Those of ``VecNormalize`` that the model learned under."""
+        """Write the statistics of ``VecNormalize`` that the model was trained with."""
         save_statistics(saved, self.normalisation)
 
     def _extra_state(self) -> dict[str, Any]:
-        """Small values that a file must hold for training to resume unchanged: those of its parts."""
+        """Returns the small JSON values of the parts that a file must hold for training to resume unchanged."""
         state: dict[str, Any] = {}
         for part in self.parts.values():
             state |= part.state()
@@ -657,19 +661,19 @@ class Algorithm(metaclass=Listed):
 
     @classmethod
     def _takes(cls, name: str) -> bool:
-        """Whether :meth:`_unbuilt` can be given a value of that name."""
+        """Whether :meth:`_unbuilt` accepts an argument of this name."""
         return name in {f.name for f in fields(cls)}
 
     @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
-        """A model of a file's hyper-parameters, before :meth:`_setup_model`."""
+        """Returns a model with a file's hyper-parameters, before :meth:`_setup_model`."""
         return cls(**hyperparameters, _init_setup_model=False)
 
     def _enter(self, saved: Saved, env: Any) -> None:
-        """Take up what a file says of environments, and the environment to continue in.
+        """Set up the number of environments and the statistics from a file, and the environment to continue in.
 
         Raises:
-            ValueError: it does not fit the file, or there is no use for one.
+            ValueError: the environment does not fit the file, or the algorithm uses none.
         """
         if not self.steps_environments:
             if env is not None:
@@ -686,17 +690,18 @@ class Algorithm(metaclass=Listed):
             self._use_env(vec_env)
 
     def _load_state(self, saved: Saved) -> None:
-        """Take back what :meth:`_save_state` wrote of what was learned."""
+        """Restore the learned parameters that :meth:`_save_state` wrote."""
         for part in self.parts.values():
             part.load(saved)
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
-        """Put back what :meth:`_extra_state` returned."""
+        """Restore the values that :meth:`_extra_state` returned."""
         for part in self.parts.values():
             part.load_state(state)
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        """Take back what was under way: with ``resume`` experience, without ``force_reset`` observations in hand."""
+        """Restore the state of collection: the environments with ``resume``, the last observations without
+        ``force_reset``."""
         if self.runner is None:
             return
         self._would_replay = self.num_timesteps > 0
@@ -706,22 +711,23 @@ class Algorithm(metaclass=Listed):
             if exact and "allowed" in state and not self.runner.env.masked:
                 episodes.take_masks(self, state["allowed"])
             self.runner.load_state(state)
-            if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
+            if resume and self.seed is not None:  # the seed has been used: later resets must not repeat it
                 assert self.env is not None
                 self.env.unwrapped._reset_seeds()
         elif resume:
             episodes.seed_further(self)
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
-        """Write the model to one file: how to build it, and what it learned. Nothing in it runs when it is loaded.
+        """Write the model to one file: hyper-parameters, learned parameters and the state of training. Loading the file
+        does not run code from it.
 
         Args:
             path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
             exclude: hyper-parameters or counters to leave out.
-            include: further things to put in: ``"replay_buffer"``; a name in both lists is put in.
+            include: further things to save: ``"replay_buffer"``; a name in both lists is saved.
 
         Raises:
-            ValueError: ``include`` names something that cannot be saved this way, or ``exclude`` nothing that the
+            ValueError: ``include`` names something that cannot be saved this way, or ``exclude`` names nothing that the
                 model has.
         """
         checkpoint.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
@@ -734,28 +740,29 @@ class Algorithm(metaclass=Listed):
         channels_last: bool | None = None,
         stochastic: bool = False,
     ) -> dict[str, Any]:
-        """Write what acts to one file that needs no polyak: a graph from an observation as the environment gives it to
-        the action that the environment takes, for any number of rows.
+        """Write the policy to one file that runs without polyak: a graph from observations of the environment to
+        actions for the environment, for any batch size.
 
-        Statistics of ``VecNormalize``, the order of an image's channels and its scale, one-hot vectors, and scaling,
-        clipping and rounding of actions are in the graph. Recurrent state goes in and comes out. The file appears
-        under its name when it is complete. Its description, JSON, is in it: under ``polyak`` among the metadata of an
-        ONNX file, and as the extra file ``polyak.json`` of a ``.pt2``. See ``docs/deployment.md``.
+        The graph contains the normalisation of ``VecNormalize``, image channel order and scaling, one-hot encoding, and
+        scaling, clipping and rounding of actions. Recurrent state is an input and an output. The file appears under its
+        name once it is complete. It contains its JSON description: under ``polyak`` in the metadata of an ONNX file,
+        and as the extra file ``polyak.json`` of a ``.pt2``. See ``docs/deployment.md``.
 
         Args:
             path: ends with ``.onnx`` (needs ``polyak[onnx]``) or ``.pt2`` (``torch.export``).
-            masks: whether action masks [B, M] are an input; ``None``: where the policy supports them, unless the
-                model's environment is known to give none, or gives them in its observations, where they are read.
-            channels_last: whether images come as (H, W, C) where the policy reads (C, H, W); ``None``: as the model's
-                environment has them, and without an environment (C, H, W).
-            stochastic: sample actions, with the random numbers as further inputs; else the deterministic ones.
+            masks: whether action masks [B, M] are an input. ``None``: if the policy supports masks, unless the model's
+                environment is known to give none, or gives them inside its observations, from which the graph reads
+                them.
+            channels_last: whether images are (H, W, C) although the policy takes (C, H, W); ``None``: as the model's
+                environment gives them, and (C, H, W) without an environment.
+            stochastic: sample actions, with random numbers as further inputs; otherwise actions are deterministic.
 
         Returns:
             the description: inputs and outputs, and the spaces.
 
         Raises:
             ValueError: another suffix, a model that does not act by one graph, wrappers around ``VecNormalize`` that
-                change observations, or ``masks``, ``channels_last`` or ``stochastic`` where there is no such thing.
+                change observations, or ``masks``, ``channels_last`` or ``stochastic`` if the model does not support it.
             ImportError: ``polyak[onnx]`` is missing.
         """
         self.normalisation.say_not_in("an exported graph")
@@ -764,13 +771,13 @@ class Algorithm(metaclass=Listed):
     def acting_graph(
         self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
     ) -> exporting.Graph:
-        """What :meth:`export` writes; arguments and errors as there."""
+        """Returns the graph that :meth:`export` writes; arguments and errors are the same."""
         raise ValueError(f"{type(self).__name__} cannot be exported: it does not act by a graph of tensors.")
 
     @property
     def _allows_everything(self) -> bool:
-        """Whether it is known that the environment forbids no action: it has been reset, here or before the file was
-        written, and has not said so."""
+        """Whether the environment is known to allow every action: it has been reset, in this process or before the
+        model was saved, and gave no masks."""
         if self.runner is None or self.runner.obs is None:
             return self._saved_without_masks
         return not self.runner.env.masked
@@ -796,34 +803,35 @@ class Algorithm(metaclass=Listed):
         Args:
             path: a path or a file opened for reading.
             env: the environment to continue in; its spaces must be those of the file. One that is not normalised is
-                wrapped with the statistics that the file holds, if it holds any; a ``VecNormalize`` that has seen no
-                data takes them, and one with statistics of its own keeps these, with a warning. Without an
-                environment, :meth:`predict` normalises with them by itself.
+                env: the environment to continue in; its spaces must be those of the file. An environment without
+                normalisation is wrapped with the file's statistics, if it holds any; a ``VecNormalize`` that has not
+                been updated takes them, and one with statistics of its own keeps these, with a warning. Without an
+                environment, :meth:`predict` normalises with the file's statistics.
             device: where to put the model.
-            custom_objects: hyper-parameters to use instead of the file's, which are then not read; also
+            custom_objects: hyper-parameters to use instead of the file's, whose entries are not read; also
                 ``observation_space``, ``action_space`` and ``policy_class``.
             print_system_info: print the versions that wrote the file, and the present ones.
             force_reset: start new episodes at the next ``learn``; ``False`` continues from the file's last
                 observations.
             trust: also load pickled values, such as a lambda given as ``learning_rate``. They can run any code: set
                 this only for files that you trust.
-            resume: also take the file's random states, the state of the environments and, if the file has one, its
-                replay buffer, so that training continues as if it had not been interrupted, whatever ``force_reset``
-                says. Where the state of the environments is unknown, new episodes begin, with a warning: with a
-                ``seed``, their seeds follow from it and the number of steps.
+            resume: also restore random states, the state of the environments and the replay buffer, if the file has
+                one, so that training continues as if it had not been interrupted, regardless of ``force_reset``. If the
+                file lacks the state of the environments, new episodes begin, with a warning; with a ``seed``, their
+                seeds follow from it and the number of steps.
             kwargs: hyper-parameters to change.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: not a model file, or one of another algorithm, or it does not fit ``env``, or a ``kwargs`` does
-                not fit what was learned.
+            ValueError: the file is not a model file, belongs to another algorithm or does not fit ``env``, or a
+                ``kwargs`` does not fit the learned parameters.
         """
         wanted = checkpoint.LoadRequest(env, device, custom_objects or {}, kwargs, force_reset, trust, resume)
         return checkpoint.load(cls, path, wanted, print_system_info)
 
 
 def _check_env_is_given(cls: type, policy: Any, others: Iterable[str]) -> None:
-    """Refuse a single argument of a constructor that takes a policy and an environment, as Python does."""
+    """Refuse a single positional argument where a policy and an environment are required, with a TypeError."""
     if lacking(cls.__init__, set(others) - {"policy"}) == ["policy", "env"]:  # type: ignore[misc]
         is_policy = isinstance(policy, type) or str(policy).endswith("Policy")
         given = repr(policy) if isinstance(policy, str) else "env"
@@ -833,7 +841,7 @@ def _check_env_is_given(cls: type, policy: Any, others: Iterable[str]) -> None:
 
 
 def _check_no_policy(cls: type, env: Any) -> None:
-    """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
+    """Refuse the name of a policy as the environment, before other arguments are misread."""
     if isinstance(env, str) and re.fullmatch(r"\w*Policy", env):
         name, takes_one = cls.__name__, "policy" in declared(cls)
         fix = f"the policy comes first: {name}({env!r}, env)" if takes_one else f"{name} takes none: {name}(env)"
@@ -841,12 +849,12 @@ def _check_no_policy(cls: type, env: Any) -> None:
 
 
 def _plain(folder: str | os.PathLike[str] | None) -> str | None:
-    """A folder with the user's home written out."""
+    """Returns a folder's path with ``~`` expanded."""
     return None if folder is None else os.path.expanduser(folder)
 
 
 def _name_of(env: VecEnv) -> str:
-    """What the environments of a vector are called, without asking another process, which may be in a step."""
+    """Returns the name of the environments of a vector, without a request to worker processes, which may be busy."""
     envs = getattr(env, "envs", None)
     if not envs:
         return "environment"
@@ -855,10 +863,10 @@ def _name_of(env: VecEnv) -> str:
 
 
 def _layers(env: VecEnv) -> str:
-    """``VecNormalize(DummyVecEnv)``."""
+    """Returns the wrappers as nested names, such as ``VecNormalize(DummyVecEnv)``."""
     name = type(env).__name__
     return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name
 
 
-setattr(Algorithm, "__signature__", Signature())  # noqa: B010  # no hyper-parameter, and nothing that a class declares
+setattr(Algorithm, "__signature__", Signature())  # noqa: B010  # no hyper-parameter
 setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

@@ -1,4 +1,4 @@
-"""Algorithms that learn with networks from what their policy experiences: policy, learner, actor and how they meet."""
+"""Base class of algorithms that train networks: policy, learner, actor and how they are connected."""
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ from polyak.suggestions import did_you_mean
 from polyak.warning import advise
 
 _NOMINAL_RUN = 1_000_000
-"""Environment steps of a run, where a guess is needed."""
+"""Assumed number of environment steps of a run before it is known."""
 
 
 OnDevice = Annotated[
@@ -67,7 +67,7 @@ Precision = Annotated[Literal["float32", "bfloat16"], Fixed("the learner is buil
 
 @dataclass(eq=False, repr=False)
 class NetworkAlgorithm(Algorithm):
-    """What algorithms with networks share.
+    """Base class of algorithms with networks.
 
     Raises:
         TypeError: an unknown argument.
@@ -75,10 +75,11 @@ class NetworkAlgorithm(Algorithm):
     """
 
     policy: Becomes[str | type[Policy], Policy] = later()
-    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
+    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; after construction the policy itself.
+    """
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
-    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
-    vectorised environment with every wrapper."""
+    """An environment, a vector of environments, or a registered name; ``None`` for a model that only predicts. After
+    construction the vectorised environment with every wrapper."""
     learning_rate: LearningRate = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
@@ -86,33 +87,34 @@ class NetworkAlgorithm(Algorithm):
     """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
     (``optimizer_class``, ``optimizer_kwargs``)."""
     device: OnDevice = later("auto")
-    """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
-    faster than the processor, by their measured speeds, for these networks and batches."""
+    """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU if torch can use one and measured speeds
+    predict that it is faster than the CPU for these networks and batch sizes."""
     compile: Compiled = "auto"
-    """Run each gradient step as one program: the same numbers to rounding. ``"replay"`` repeats its operations without
-    a compiler; ``True`` compiles it, once for each machine, network and batch size; ``"auto"`` replays, and compiles in
-    long runs; ``False`` runs it as it is written."""
+    """Run each gradient step as one program, with equal results up to rounding. ``"replay"`` replays its operations
+    without a compiler; ``True`` compiles it, once for each machine, network and batch size; ``"auto"`` replays, and
+    compiles in long runs; ``False`` runs it eagerly."""
     precision: Precision = "float32"
-    """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
-    float32. For large networks on a GPU."""
+    """``"bfloat16"`` computes layers in half precision during gradient steps; parameters, losses and optimizers stay in
+    float32. Useful for large networks on a GPU."""
 
-    n_runners, n_learners, restarts_per_hour = cast(Any, 0), 1, 0  # declared by those that have them
+    n_runners, n_learners, restarts_per_hour = cast(Any, 0), 1, 0  # defaults for algorithms that do not declare them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
+    compression = cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
-    """What improves the policy. It names the hyper-parameters that it reads: see
-    :data:`~polyak.learning.learner.Tunable`."""
+    """The learner class, which computes losses and makes gradient steps. It declares the hyper-parameters that it
+    reads: see :data:`~polyak.learning.learner.Tunable`."""
     lr_schedule = Held[Schedule]("schedules.rate")
     """``learning_rate`` as a function of the remaining progress."""
     _collection = Held[Collection | None]("clock.series")
-    """The one that has begun, or that a file has brought."""
+    """The series of environment steps that is under way, or that was restored from a file."""
     engine = Held[Engine | None]("host.engine")
-    """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
+    """Runs gradient steps as compiled programs; its ``status`` describes whether it does, and if not, why."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         self._progress = ActingProgress()
         self._rows_have_masks = False
-        """Whether a file has brought experience with masks, which environments need not have shown yet."""
+        """Whether a file holds experience with masks, although the environments may not have given masks yet."""
         self._learners: LearnerGroup | None = None
         self._policy_name, self.policy = cast(Any, self.policy), cast(Any, None)
         super().__post_init__(_init_setup_model)
@@ -120,7 +122,7 @@ class NetworkAlgorithm(Algorithm):
     def _read_arguments(self) -> None:
         super()._read_arguments()
         self.policy_class = _policy_class(self, self._policy_name)
-        """What ``policy`` stood for: called with the spaces and ``policy_kwargs``, it makes the policy."""
+        """The policy class or factory that ``policy`` names: called with the spaces and ``policy_kwargs``."""
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
@@ -138,7 +140,8 @@ class NetworkAlgorithm(Algorithm):
         first = {**where, "policy": name}
         return {**first, **card, "device": str(self.device), "gradient steps": steps}
 
-    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
+    # -- methods that subclasses override
+    # ---------------------------------------------------------------------------------
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -159,7 +162,7 @@ class NetworkAlgorithm(Algorithm):
         require(shared, "n_learners", self.n_learners, fix)
 
     def _after_setup(self) -> None:
-        """For what hangs on the learner."""
+        """Hook for objects that depend on the learner."""
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
@@ -180,11 +183,11 @@ class NetworkAlgorithm(Algorithm):
             learner.add_tunables(**{name: value})
 
     def _following(self) -> Callable[[], None]:
-        """What brings the values of each moment to the learner."""
+        """Returns the function that sets the learner's scheduled hyper-parameters to their present values."""
         return following(self)
 
     def renew_schedules(self) -> None:
-        """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
+        """Set the constant hyper-parameters on the learner, and collect those that follow schedules."""
         values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
         self.schedules.moving = {name: value for name, value in values.items() if not is_constant(value)}
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
@@ -192,7 +195,8 @@ class NetworkAlgorithm(Algorithm):
         self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
+        """Returns the gradient steps that this many environment steps will bring, and the batch size of each; (0, 1) if
+        unknown."""
         found = (part.expected_updates(timesteps) for part in self.parts.values())
         return next((updates for updates in found if updates is not None), (0, 1))
 
@@ -207,7 +211,7 @@ class NetworkAlgorithm(Algorithm):
         return self.policies[name]
 
     def make_policy(self) -> Callable[[], Any]:
-        """A picklable recipe for the policy."""
+        """Returns a picklable factory of the policy."""
         kwargs = {k: v for k, v in self._policy_options().items() if k not in ("optimizer_class", "optimizer_kwargs")}
         return partial(self.policy_class, self.observation_space, self.action_space, **kwargs)
 
@@ -218,7 +222,7 @@ class NetworkAlgorithm(Algorithm):
         return options
 
     def make_optimizer(self) -> OptimizerRecipe:
-        """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
+        """Returns the optimizer that ``policy_kwargs`` names, or the algorithm's default."""
         options, default = self.policy_kwargs or {}, self._default_optimizer()
         cls, kwargs = options.get("optimizer_class") or default.cls, options.get("optimizer_kwargs")
         if kwargs is None:
@@ -230,7 +234,7 @@ class NetworkAlgorithm(Algorithm):
         return next((recipe for recipe in found if recipe is not None), OptimizerRecipe(torch.optim.Adam))
 
     def learner_factory(self) -> Callable[[], Learner]:
-        """A picklable recipe for the learner, so that it can be built here or in another process."""
+        """Returns a picklable factory of the learner, which can be built in this process or another."""
         values = {name: _value_now(self, name) for name in self.learner_class.declared_tunables()}
         rate = value_of("learning_rate", self.lr_schedule, 1)
         return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), rate, values)
@@ -251,8 +255,8 @@ class NetworkAlgorithm(Algorithm):
 
     @property
     def _compiles(self) -> bool | Literal["auto", "replay"]:
-        """What the engine is asked for."""
-        return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all must do the same
+        """The ``compile`` option that the engine gets."""
+        return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all learners alike
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)
@@ -295,7 +299,7 @@ class NetworkAlgorithm(Algorithm):
             if self.n_runners == 0:
                 return super()._vectorised(env)
             options: Any = {"timeout": self.runner_timeout, "restarts": self.restarts_per_hour}
-            options["placement"] = placement_of(self.placement, "runners")
+            options |= {"placement": placement_of(self.placement, "runners"), "compression": self.compression}
             env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 
@@ -304,18 +308,18 @@ class NetworkAlgorithm(Algorithm):
 
     @property
     def _envs_of_an_actor(self) -> int:
-        """Environments that one actor acts in: all, or those of one runner."""
+        """Number of environments per actor: all, or those of one runner."""
         return self.n_envs if (remote := envs_of_runners(self.env)) is None else remote.per_runner
 
     # -- environments in tensors ---------------------------------------------------------------------------------------
 
     @property
     def in_tensors(self) -> bool:
-        """Whether experience is collected, stored and learned from in tensors, none of which the host reads."""
+        """Whether experience is collected, stored and learned from as tensors, without transfers to the host."""
         return isinstance(self.env, BatchedVecEnv) and self._why_numpy() is None
 
     def _why_numpy(self) -> str | None:
-        """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
+        """Returns the reason why experience in tensors must be copied to numpy; ``None`` if it need not be."""
         assert isinstance(self.env, BatchedVecEnv)
         reasons = (part.why_numpy() for part in self.parts.values())
         if (own := next((why for why in reasons if why is not None), None)) is not None:
@@ -351,7 +355,7 @@ class NetworkAlgorithm(Algorithm):
         self.runner = Runner(batch, self.make_actor(), self._split)
 
     def _make_group(self, actor: Any) -> RunnerGroup:
-        """What collects with runners elsewhere."""
+        """Returns the group of remote runners that collects experience."""
         assert self.env is not None
         return RunnerGroup(self.env, actor, self._progress, self._split, self._uses_masks, self.raw_experience)
 
@@ -359,16 +363,16 @@ class NetworkAlgorithm(Algorithm):
 
     @property
     def _acting_policy(self) -> Policy:
-        """Whose actions are taken."""
+        """The behaviour policy."""
         return self.policy
 
     def make_actor(self) -> Acting:
-        """Acts with the present policy, and explores as the algorithm does."""
+        """Returns an actor with the present policy and the algorithm's exploration."""
         kind = Actor if envs_of_runners(self.env) is None else RemoteActor
         return kind(self._acting_policy, self._exploration(), in_tensors=self.in_tensors)
 
     def _exploration(self) -> dict[str, Exploration]:
-        """What comes between policy and environments while collecting, by name, in the order in which it is called."""
+        """Returns the exploration that is applied between policy and environments, by name, in the order of its calls."""
         return {name: one for part in self.parts.values() for name, one in part.exploration().items()}
 
     @property
@@ -376,8 +380,8 @@ class NetworkAlgorithm(Algorithm):
         return super()._uses_masks and self.policy.supports_masks
 
     def _columns(self) -> tuple[Column, ...]:
-        """What is stored with each step besides the usual: the recurrent state before it, and what was allowed
-        where environments say so."""
+        """Returns the columns that are stored beside the usual ones: the recurrent state before each step, and action
+        masks if the environments give them."""
         memory = self._acting_policy.initial_memory(1) or {}
         columns = [
             Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
@@ -417,7 +421,7 @@ class NetworkAlgorithm(Algorithm):
         return super().hyperparameters() | {"device": self._device_name}
 
     def get_parameters(self) -> dict[str, Any]:
-        """State dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
+        """Returns the state dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
         return parameters(self.learner)
 
     @names_file
@@ -427,14 +431,14 @@ class NetworkAlgorithm(Algorithm):
         """Load weights into this model, in place.
 
         Args:
-            load_path_or_dict: a saved model, also one of Stable-Baselines3, or what :meth:`get_parameters` returns.
-            exact_match: demand every object and every tensor; ``False`` loads what is there.
-            device: ignored for a dict; where a file's tensors are put first.
+            load_path_or_dict: a saved model, also one of Stable-Baselines3, or the result of :meth:`get_parameters`.
+            exact_match: require every object and every tensor; ``False`` loads those that are given.
+            device: ignored for a dict; the device that a file's tensors are first loaded to.
 
         Raises:
-            ValueError: an object that the model does not have, or with ``exact_match`` one that is missing.
-            RuntimeError: with ``exact_match``, tensors are missing or have another shape. Of a file it is a ValueError,
-                too, and names the file.
+            ValueError: an object that the model does not have, or, with ``exact_match``, a missing one.
+            RuntimeError: with ``exact_match``, tensors are missing or have another shape; if they come from a file, the
+                error is also a ValueError and names the file.
         """
         get_device(device)
         if not isinstance(load_path_or_dict, Mapping):
@@ -442,16 +446,16 @@ class NetworkAlgorithm(Algorithm):
         set_parameters(self.learner, load_path_or_dict, exact_match)
 
     def save_sb3(self, path: Any) -> None:
-        """Write the model to a file that Stable-Baselines3 2.9 loads, where it predicts and learns on as it does here.
+        """Write the model to a file that Stable-Baselines3 2.9 loads, with equal predictions and further training.
 
-        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``. Those of other
-        wrappers are not, either, with a warning.
+        Statistics of ``VecNormalize`` and replay buffers are not included: see ``VecNormalize.save_sb3``. The state of
+        other wrappers is not included, either, with a warning.
 
         Args:
             path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
 
         Raises:
-            ValueError: the model has something that there is no equal of, such as a policy of polyak's own.
+            ValueError: the model has something without an equivalent in SB3, such as a policy of polyak's own.
         """
         resolve_name(formats.MODEL_WRITERS["sb3"])(self, path)
 
@@ -476,10 +480,10 @@ class NetworkAlgorithm(Algorithm):
         super()._load_state(saved)
         self._load_learned(saved)
         if getattr(self, "use_sde", False):
-            self.policy.reset_noise()  # by the deviations just loaded
+            self.policy.reset_noise()  # with the standard deviations just loaded
 
     def _load_learned(self, saved: Saved) -> None:
-        """Take back what the learner has learned."""
+        """Restore the learner's parameters and optimizers."""
         restore(self.learner, saved)
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
@@ -495,7 +499,7 @@ class NetworkAlgorithm(Algorithm):
 
 
 def _policy_class(model: Any, policy: str | type[Policy]) -> Callable[..., Policy]:
-    """What a constructor's ``policy`` stands for."""
+    """Returns the policy class or factory that a constructor's ``policy`` names."""
     if isinstance(policy, str):
         found: Callable[..., Policy] = model._policy_called(policy)
         return found
@@ -506,13 +510,13 @@ def _policy_class(model: Any, policy: str | type[Policy]) -> Callable[..., Polic
 
 
 def _value_now(model: Any, name: str) -> Any:
-    """A hyper-parameter at this moment of the training."""
+    """Returns a hyper-parameter's value at the present progress of training."""
     value = getattr(model, name)
     return value_of(name, value, model.clock.remaining) if callable(value) else value
 
 
 def _faster_device(model: Any, learner: Learner) -> torch.device:
-    """The GPU or the CPU, whichever should make this learner's steps in less time."""
+    """Returns the GPU or the CPU, whichever is predicted to run this learner's steps faster."""
     if isinstance(model.env, BatchedVecEnv) and model.env.batch.device is not None:
         return torch.device(model.env.batch.device)
     choice = faster_device(learner, Load(*model._expected_updates(_NOMINAL_RUN)), _NOMINAL_RUN, model.n_envs)
@@ -524,7 +528,7 @@ def _faster_device(model: Any, learner: Learner) -> torch.device:
 
 
 def _reader(model: Any, channels_last: bool | None) -> Reader:
-    """From observations as the environment gives them to those that the policy reads."""
+    """Returns the conversion from the environment's observations to the policy's inputs."""
     if model.normalisation.of_observations is not None:
         what = "an exported graph reads observations of an environment without VecNormalize"
         model.normalisation.check_nothing_above(what, besides=VecTransposeImage.__name__)

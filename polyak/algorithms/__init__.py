@@ -1,7 +1,7 @@
-"""The registry: one row per algorithm.
+"""The registry of algorithms: one row each.
 
-The package itself, the command line, the documentation and the conformance tests read it. Others add theirs with
-:func:`register`, or with an entry point of the group ``polyak.algorithms`` in their package's metadata:
+The package itself, the command line, the documentation and the conformance tests read it. Other packages add their
+algorithms with :func:`register`, or with an entry point of the group ``polyak.algorithms`` in their metadata:
 
 .. code-block:: toml
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
-if TYPE_CHECKING:  # the same names for programs that read types without running anything
+if TYPE_CHECKING:  # for type checkers, without imports at run time
     from importlib.metadata import EntryPoint
 
     from polyak.algorithm import Algorithm
@@ -92,36 +92,36 @@ REGISTRY = {
     "gail": "polyak.algorithms.gail:GAIL",
     "airl": "polyak.algorithms.airl:AIRL",
 }
-"""Name on the command line -> module and class, in the order of the documentation. All else an algorithm's file says;
-what follows from it, ``python docs/from_cards.py`` writes."""
+"""Name on the command line -> module and class, in the order of the documentation. Everything else is in the
+algorithm's file; ``python docs/from_cards.py`` writes the files that depend on it."""
 
 
 GROUP = "polyak.algorithms"
-"""Entry points of this group are algorithms of other packages: name on the command line -> module and class."""
+"""Entry-point group for algorithms of other packages: name on the command line -> module and class."""
 
 _REGISTERED: dict[str, type[Any]] = {}
-"""Name on the command line -> class of the program's own."""
+"""Name on the command line -> class that the program registered."""
 
 A = TypeVar("A")
 
 
 def names() -> list[str]:
-    """What :func:`get` knows: the rows above, what the program has registered, and what installed packages offer."""
+    """Returns the names that :func:`get` takes: of this registry, registered classes, and installed packages."""
     return list(dict.fromkeys([*REGISTRY, *_REGISTERED, *_offered()]))
 
 
 def class_names() -> dict[str, str]:
-    """The name of each class -> its name in the registry: of the rows above and of what the program has registered."""
+    """Returns class name -> name in the registry, for polyak's and registered algorithms."""
     ours = {entry.partition(":")[2]: name for name, entry in REGISTRY.items()}
     return ours | {cls.__name__: name for name, cls in _REGISTERED.items()}
 
 
 def get(name: str) -> type[Any]:
-    """The algorithm class called ``name``, in any case. One that an installed package offers is imported.
+    """Returns the algorithm class of a name, in any case. A class of an installed package is imported.
 
     Raises:
-        ValueError: there is none; the message names the closest.
-        ImportError: the package that offers it cannot be imported.
+        ValueError: the name is unknown; the message gives the closest one.
+        ImportError: the package that defines it cannot be imported.
     """
     key = name.lower()
     if key in REGISTRY:
@@ -137,20 +137,20 @@ def get(name: str) -> type[Any]:
 
 
 def register(cls: type[A], name: str | None = None) -> type[A]:
-    """Make an algorithm of one's own known: to :func:`get` and :func:`load`, and to ``--algo`` of the command line.
+    """Register an algorithm for :func:`get`, :func:`load` and ``--algo`` of the command line.
 
-    As a decorator, ``@polyak.register``, or as a function. A class that is defined again, as in a notebook, takes the
-    place of the one before.
+    Use it as a decorator, ``@polyak.register``, or as a function. A class that is defined again, as in a notebook,
+    replaces the previous one.
 
     Args:
         cls: a class that derives from one of polyak's.
-        name: what it is called on the command line, in lower case; ``None``: the name of the class.
+        name: its name on the command line, in lower case; ``None``: the name of the class.
 
     Returns:
         the class.
 
     Raises:
-        ValueError: it is no class of algorithms, or a name is taken or no name.
+        ValueError: ``cls`` is not an algorithm class, or the name is taken or invalid.
     """
     from polyak.algorithm import Algorithm
 
@@ -177,24 +177,24 @@ def register(cls: type[A], name: str | None = None) -> type[A]:
 
 
 def registered_as(cls: type[Any]) -> str | None:
-    """The name of exactly this class in the registry; ``None`` if it has none."""
+    """Returns the registry name of exactly this class; ``None`` if it has none."""
     name = class_names().get(cls.__name__)
     return name if name is not None and _place(cls) == (REGISTRY.get(name) or _place(_REGISTERED[name])) else None
 
 
 def load(path: Any, env: Any = None, device: Any = "auto", *, trust: bool = False, **options: Any) -> "Algorithm":
-    """The model in a file, of whichever algorithm wrote it: as that algorithm's own ``load``.
+    """Load the model in a file, with the class of the algorithm that wrote it.
 
     Args:
         path: a path or a file opened for reading, of polyak or of Stable-Baselines3.
         env: the environment to continue in.
         device: where to put the model.
-        trust: run code for the file: import the installed package that offers its algorithm, and load pickled values.
-        options: the others of :meth:`~polyak.algorithm.Algorithm.load`.
+        trust: run code for the file: import the installed package that defines its algorithm, and load pickled values.
+        options: further arguments of :meth:`~polyak.algorithm.Algorithm.load`.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: not a model file, or of a class that only the program that wrote it has, or it does not fit ``env``.
+        ValueError: not a model file, or of a class that is unknown here, or it does not fit ``env``.
     """
     from polyak.algorithm import Algorithm
 
@@ -203,14 +203,14 @@ def load(path: Any, env: Any = None, device: Any = "auto", *, trust: bool = Fals
 
 
 def class_of(description: Mapping[str, Any], trust: bool = False) -> type[Any]:
-    """The class of the model that a file describes. A file alone makes nothing be imported but polyak.
+    """Returns the class of the model that a file describes. A file alone imports nothing but polyak.
 
     Args:
         description: content of the file's ``polyak.json``.
-        trust: import the installed package that offers the algorithm, if one does.
+        trust: import the installed package that defines the algorithm, if there is one.
 
     Raises:
-        ValueError: it is of a program's own that has not registered it.
+        ValueError: the class is not registered.
     """
     name, bases = description["algorithm"], description.get("bases", ())
     if name in (known := class_names()):
@@ -234,7 +234,8 @@ def class_of(description: Mapping[str, Any], trust: bool = False) -> type[Any]:
 
 @cache
 def _offered() -> "dict[str, EntryPoint]":
-    """What installed packages offer, by name; nothing is imported to find out. Names of polyak's own are not theirs."""
+    """Returns the entry points of installed packages by name, without imports; names of polyak's algorithms are
+    skipped."""
     from importlib.metadata import entry_points  # which takes longer than all of polyak
 
     found: dict[str, EntryPoint] = {}

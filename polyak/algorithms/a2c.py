@@ -39,7 +39,7 @@ def value_loss(values: Tensor, returns: Tensor) -> Tensor:
 
 
 class A2CLearner(LaggingCriticLearner):
-    """A stochastic actor with a value function, under one optimizer."""
+    """A stochastic actor with a value function, and one optimizer."""
 
     optimized = ("policy",)
     policy: ActorCriticPolicy
@@ -50,7 +50,7 @@ class A2CLearner(LaggingCriticLearner):
     normalize_advantage: Tunable[bool]
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend the objective."""
+        """Makes a gradient step on the objective."""
         values, log_prob, entropy = self.evaluated(batch)
         batch = self.with_advantages(batch, values)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
@@ -58,8 +58,8 @@ class A2CLearner(LaggingCriticLearner):
         return Update(objective.metrics)
 
     def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
-        """Policy, value and entropy losses together, algorithm S3. Of the policy as it is: values [B], log_prob [B] of
-        the batch's actions, entropy [B]"""
+        """Returns the sum of policy, value and entropy losses, algorithm S3. Under the current policy: values [B],
+        log_prob [B] of the batch's actions, entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
             advantages = self.normalized(advantages)
@@ -74,7 +74,7 @@ class A2CLearner(LaggingCriticLearner):
 
 
 class LaggingCritic(Part):
-    """A copy of the critic that follows it, if there is one."""
+    """Part of the optional target critic."""
 
     def check(self) -> None:
         check_lagging_critic(self.model)
@@ -82,14 +82,14 @@ class LaggingCritic(Part):
 
 @dataclass(eq=False, repr=False)
 class LaggingValues:
-    """Fields of what may bootstrap from a lagging copy of its critic."""
+    """Fields of algorithms with an optional target critic."""
 
     _: KW_ONLY
     tau: Annotated[Fraction | None, Fixed(TARGET)] = None
-    """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
-    critic itself, without a copy."""
+    """Bootstrap from a target critic, a lagging copy updated at this rate, in [0, 1]; 1 copies. ``None``: bootstrap
+    from the critic itself."""
     target_update_interval: Count = 1
-    """Updates between two of that copy."""
+    """Updates between two updates of the target critic."""
 
     log_every = 100
     made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
@@ -110,7 +110,7 @@ class A2C(LaggingValues, OnPolicyAlgorithm):
     rms_prop_eps: WithOptimizer[Positive] = 1e-5
     """RMSprop's epsilon."""
     use_rms_prop: WithOptimizer[bool] = True
-    """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
+    """Optimize with RMSprop, as in the paper; ``False`` uses Adam."""
 
     learner_class: ClassVar[type[Learner]] = A2CLearner
 

@@ -5,11 +5,12 @@ Mnih et al. 2016, arXiv:1602.01783:
 
     delta = r + gamma V(s') - V(s),    w += rate_w delta grad V(s),    theta += rate_theta delta grad log pi(a|s)
 
-with V(s') = 0 where the episode has terminated, but not where a time limit has cut it. Of several environments it is
-the mean. The box there also weighs step t of an episode by gamma^t; as is usual, later states count in full here.
+with V(s') = 0 if the episode has terminated, but not if it was truncated by a time limit. Over several environments it
+is the mean. The algorithm in the book also weights step t of an episode by gamma^t; as usual, later states have full
+weight here.
 
-What differs from A2C: one step instead of five, bootstrapped at once; actor and critic share neither loss nor optimizer
-nor layers.
+Differences from A2C: one step instead of five, bootstrapped at once; actor and critic share neither loss, optimizer nor
+layers.
 
 Shapes: B rows, one of each environment.
 """
@@ -36,7 +37,7 @@ from polyak.nn.policies.actor_critic import ActorCriticPolicy
 
 
 class ActorCriticLearner(LaggingCriticLearner):
-    """A stochastic actor and a state-value function, each with a loss and an optimizer of its own."""
+    """A stochastic actor and a state-value function, each with its own loss and optimizer."""
 
     policy: ActorCriticPolicy
     critic_learning_rate: Tunable[Tensor | None]
@@ -55,7 +56,7 @@ class ActorCriticLearner(LaggingCriticLearner):
             set_rate(self.optimizers["critic"], rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend both objectives; what one of them learns from is nothing to the other."""
+        """Makes a gradient step on both objectives, which share no gradients."""
         values, log_prob, entropy = self.evaluated(batch)
         batch = self.with_advantages(batch, values)
         actor = self.actor_objective(batch, log_prob, entropy)
@@ -65,13 +66,13 @@ class ActorCriticLearner(LaggingCriticLearner):
         return Update({**actor.metrics, **critic.metrics})
 
     def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
-        """-E[A log pi(a|s)], less the entropy bonus. Of the policy as it is: log_prob [B], entropy [B]"""
+        """Returns -E[A log pi(a|s)] minus the entropy bonus. Under the current policy: log_prob [B], entropy [B]"""
         loss_pi, loss_s = policy_gradient_loss(log_prob, batch.advantages), entropy_loss(entropy, log_prob)
         metrics = {"policy_loss": loss_pi.detach(), "entropy_loss": loss_s.detach()}
         return Objective(loss_pi + self.ent_coef * loss_s, metrics)
 
     def critic_objective(self, batch: RolloutSamples, values: Tensor) -> Objective:
-        """E[(G - V(s))^2]. values [B] of the critic as it is"""
+        """Returns E[(G - V(s))^2]. values [B] of the current critic"""
         loss = value_loss(values, batch.returns)
         return Objective(loss, {"value_loss": loss.detach()})
 
@@ -81,16 +82,16 @@ class ActorCriticLearner(LaggingCriticLearner):
 
 @dataclass(eq=False, repr=False)
 class ActorCritic(LaggingValues, OnPolicyAlgorithm):
-    """One-step actor-critic of section 13.5: an update of both at every step (Sutton and Barto 2018)."""
+    """One-step actor-critic of section 13.5: both are updated at every step (Sutton and Barto 2018)."""
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     critic_learning_rate: Scheduled[LearningRate | None] = None
-    """Step size of the critic's optimizer; ``None``: ``learning_rate``, which is the actor's."""
+    """Learning rate of the critic; ``None``: ``learning_rate``, which is the actor's."""
     n_steps: Count = 1
     """Steps per environment in one update."""
     gae_lambda: Fraction = 0.0
-    """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
+    """Trace decay, in [0, 1], for updates of several steps: 0 uses one-step TD errors, 1 the rewards of all steps."""
 
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False

@@ -1,9 +1,9 @@
 """Adversarial Inverse Reinforcement Learning (AIRL).
 
 Fu, Luo and Levine 2018, "Learning Robust Rewards with Adversarial Inverse Reinforcement Learning", arXiv:1710.11248.
-Sections and algorithms are theirs.
+Sections and algorithms refer to this paper.
 
-Shapes: B rows of a minibatch, half of them demonstrated.
+Shapes: B rows of a minibatch, half of them demonstrations.
 """
 
 from collections.abc import Callable
@@ -29,16 +29,17 @@ from polyak.nn.policies.continuous import SquashedGaussianActor
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 
 WIDEST = 0.999
-"""How far from 0 a squashed action counts, at most: the density of a squashed Gaussian at its bounds is 0 or infinite,
-where demonstrations often are."""
+"""Largest magnitude of a squashed action: at the bounds, where demonstrations often lie, the density of a squashed
+Gaussian is 0 or infinite."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
 def discriminator_logits(f: Tensor, log_probs: Tensor) -> Tensor:
-    """log D - log(1 - D) = f(s, a, s') - log pi(a|s), where D = exp f / (exp f + pi), section 4. Both [B] -> [B]
+    """Returns log D - log(1 - D) = f(s, a, s') - log pi(a|s), where D = exp f / (exp f + pi), section 4. Both [B] ->
+    [B]
 
-    It is the generator's reward, too: algorithm 1.
+    This is also the generator's reward: algorithm 1.
     """
     return f - log_probs
 
@@ -47,10 +48,10 @@ def discriminator_logits(f: Tensor, log_probs: Tensor) -> Tensor:
 
 
 class AIRLLearner(GAILLearner):
-    """A discriminator made of a reward with a potential, and of the generator's own density."""
+    """A discriminator from a potential-shaped reward and the generator's own density."""
 
     def logits(self, outputs: Tensor, batch: Comparison) -> Tensor:
-        """f less the generator's log-density of the action. outputs [B] -> [B]"""
+        """Returns f minus the generator's log-density of the action. outputs [B] -> [B]"""
         return discriminator_logits(outputs, batch.log_probs)
 
 
@@ -59,17 +60,17 @@ class AIRLLearner(GAILLearner):
 
 @dataclass(eq=False, repr=False)
 class AIRL(AdversarialImitation):
-    """AIRL: a reward that explains demonstrations, apart from how the environment responds (arXiv:1710.11248).
+    """AIRL: a learned reward that is separated from the environment's dynamics (arXiv:1710.11248).
 
-    The discriminator is f(s, a, s') - log pi(a|s) with f = g + gamma h(s') - h(s), where ``reward_kwargs`` may have
-    ``potential_arch``, the widths of h. The generator learns from that; :attr:`reward` is g alone, from which other
-    agents can learn.
+    The discriminator is f(s, a, s') - log pi(a|s) with f = g + gamma h(s') - h(s); ``potential_arch`` in
+    ``reward_kwargs`` sets the widths of h. The generator learns from the discriminator; :attr:`reward` is g alone, from
+    which other agents can learn.
     """
 
     _: KW_ONLY
     use_action: bool = False
-    """Whether the reward g depends on the action. One of the state alone can be separated from the potential, and
-    holds where the environment responds in another way (section 5)."""
+    """Whether the reward g depends on the action. A reward of the state alone can be separated from the potential, and
+    stays valid under other dynamics (section 5)."""
 
     learner_class: ClassVar[type[Learner]] = AIRLLearner
 
@@ -91,19 +92,19 @@ class AIRL(AdversarialImitation):
         self._check_masks()
 
     def _check_masks(self) -> None:
-        """Refuse them; what infos say of them is known after a reset only."""
+        """Refuse action masks; masks in infos are known only after a reset."""
         masked = self.generator.runner is not None and self.generator.runner.env.masked
         fix = "the density of demonstrated actions is not known where masks forbid some. Use GAIL."
         require(not masked, "env", self.env, fix)
 
     def make_policy(self) -> Callable[[], Any]:
-        """A picklable recipe of the network that is learned here; the generator has the policy."""
+        """Returns a picklable recipe of the reward network; the generator has the policy."""
         arguments = {"gamma": getattr(self.generator, "gamma", 1.0), **self._network_arguments()}
         return partial(ShapedRewardNet, self.observation_space, self.action_space, **arguments)
 
     @property
     def reward(self) -> RewardFunction:
-        """The reward g that was learned, without potential."""
+        """The learned reward g, without potential."""
         network: Any = self.learner.policy
         arguments = {name: value for name, value in self._network_arguments().items() if name != "potential_arch"}
         return RewardFunction(network.reward, "logit", arguments)
@@ -116,8 +117,8 @@ class AIRL(AdversarialImitation):
 
     @torch.no_grad()
     def _log_probs(self, observations: Any, actions: np.ndarray) -> Tensor:
-        """[B] log-densities of actions [B, ...] in the environment's units, by the generator as it is and in the units
-        of its network; of demonstrated and generated actions alike."""
+        """Returns log-densities [B] of actions [B, ...] in the environment's units, demonstrated or generated, under
+        the current generator and in the units of its network."""
         policy, normalizer = self.policy, self.generator.get_vec_normalize_env()
         if normalizer is not None:
             observations = normalizer.normalize_obs(observations)
@@ -140,6 +141,6 @@ class AIRL(AdversarialImitation):
 
 
 def _actor(policy: Any) -> Any:
-    """The network that knows the distribution of a policy's actions; None if there is no such distribution."""
+    """Returns the module with the distribution of a policy's actions; None if there is none."""
     actor = policy if isinstance(policy, ActorCriticPolicy) else getattr(policy, "actor", None)
     return actor if hasattr(actor, "get_distribution") else None

@@ -4,10 +4,10 @@ Silver et al. 2018, "A general reinforcement learning algorithm that masters che
 (Science 362, arXiv:1712.01815). With ``selection="gumbel"``: Danihelka et al. 2022, "Policy improvement by planning
 with Gumbel" (ICLR).
 
-A network that evaluates positions guides a search, and learns from what the search found and from how games ended. The
-search is in :mod:`polyak.algorithms.search.mcts`, games against itself in :mod:`polyak.algorithms.search.self_play`.
+A network that evaluates positions guides a tree search, and is trained on the search's policies and the outcomes of
+games. The search is in :mod:`polyak.algorithms.search.mcts`, self-play in :mod:`polyak.algorithms.search.self_play`.
 
-Shapes: B positions, A moves. Everything is seen by the player to move.
+Shapes: B positions, A moves. Positions and values are from the view of the player to move.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ from polyak.parts.part import KeptWithExperience
 
 
 def policy_loss(logits: Tensor, legal: Tensor, policies: Tensor) -> Tensor:
-    """-E[pi . log p], the second part of eq. 1, p over legal moves alone. logits, legal, policies [B, A] -> []"""
+    """-E[pi . log p], the second term of eq. 1, with p over legal moves only. logits, legal, policies [B, A] -> []"""
     log_p = logits.masked_fill(~legal, -1e9).log_softmax(1)
     return -(policies * log_p).sum(1).mean()
 
 
 def value_loss(values: Tensor, outcomes: Tensor) -> Tensor:
-    """E[(z - v)^2], the first part of eq. 1. both [B] -> []"""
+    """E[(z - v)^2], the first term of eq. 1. both [B] -> []"""
     return ((outcomes - values) ** 2).mean()
 
 
 def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
-    """||theta||^2, the third part of eq. 1. -> []"""
+    """||theta||^2, the third term of eq. 1. -> []"""
     return torch.stack([(p**2).sum() for p in parameters]).sum()
 
 
@@ -84,7 +84,7 @@ def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
 
 
 class AlphaZeroLearner(Learner):
-    """Evaluates positions as the search did, and as games ended."""
+    """Fits a network's policy to the search's, and its value to the outcomes of games."""
 
     optimized = ("policy",)
     policy: GamePolicy
@@ -92,14 +92,14 @@ class AlphaZeroLearner(Learner):
     l2_coef: Tunable[Tensor]
 
     def gradient_step(self, batch: Positions) -> Update:
-        """Towards what the search found, and how games ended."""
+        """Makes a gradient step towards search policies and outcomes."""
         logits, values = self.policy.evaluate(batch.observations)
         objective = self.objective(batch, logits, values)
         self.minimise("policy", objective.loss)
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
     def objective(self, batch: Positions, logits: Tensor, values: Tensor) -> Objective:
-        """Eq. 1, the value's part weighed by ``value_coef``."""
+        """Returns the loss of eq. 1, with the value term weighted by ``value_coef``."""
         chosen, won = policy_loss(logits, batch.legal, batch.policies), value_loss(values, batch.values)
         loss = chosen + self.value_coef * won + self.l2_coef * squared_norm(self.policy.parameters())
         return Objective(loss, {"policy_loss": chosen.detach(), "value_loss": won.detach()})
@@ -109,12 +109,12 @@ class AlphaZeroLearner(Learner):
 
 
 class SearchLoop:
-    """Plays against itself, and learns from what searches found.
+    """Plays games against itself, and learns from its searches.
 
     Args:
         model: the algorithm.
-        callback: asked after every round of moves whether to continue.
-        log_interval: games of each board between two tables.
+        callback: called after every round of moves; may stop training.
+        log_interval: games per board between two tables.
     """
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
@@ -123,7 +123,7 @@ class SearchLoop:
         self.between = engine_checks(model)
 
     def iterate(self) -> bool:
-        """A move in each game, and what is learned when it is time. False: a callback asked to stop."""
+        """Make a move in each game, and gradient steps if they are due. Returns False if a callback stops training."""
         model, clock, memory = self.model, self.model.clock, self.model.replay_buffer
         model.policy.set_training_mode(False)
         with model._split.env:
@@ -142,14 +142,14 @@ class SearchLoop:
             model.rate()
         if self.every is not None and before // self.every < clock.episodes // self.every:
             write_logs(model, {"episodes": clock.episodes})
-        if not self.callback.on_step():  # at the end, so that a file which it writes holds all of the round
+        if not self.callback.on_step():  # last, so that a file written by it holds the whole round
             return False
         for check in self.between:
             check()
         return True
 
     def learn(self, steps: int, rows: int) -> None:
-        """Some gradient steps on what was played."""
+        """Make gradient steps on played positions."""
         model, logger = self.model, self.model.logger
         model.policy.set_training_mode(True)
         self.follow()
@@ -164,10 +164,10 @@ class SearchLoop:
 
 @dataclass(eq=False, repr=False)
 class AlphaZero(NetworkAlgorithm):
-    """AlphaZero: plays against itself by a search that a network guides, and learns from it (arXiv:1712.01815).
+    """AlphaZero: self-play by a tree search that a network guides and is trained on (arXiv:1712.01815).
 
-    ``learn(total_timesteps)`` counts positions played. Rewards of its logs are the results of games to the player who
-    began them, with the first move that was not left to chance; ratings are those of :meth:`rate`.
+    ``learn(total_timesteps)`` counts positions played. Logged rewards are the results of games for the player of the
+    first move that was not random; ratings are those of :meth:`rate`.
     """
 
     env: NewModel[Becomes[Game | str | None, Game | None]] = later()  # type: ignore[assignment]
@@ -177,56 +177,56 @@ class AlphaZero(NetworkAlgorithm):
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     simulations: Reload[Count] = 50
-    """Positions that each search looks at."""
+    """Positions evaluated in each search."""
     n_games: Reload[Parallel] = 128
-    """Games that are played at once."""
+    """Games that are played in parallel."""
     n_workers: Reload[Processes] = 0
-    """Processes that play these games, while this one learns; 0: this one plays them itself. With processes, moves are
-    made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
-    must stand under ``if __name__ == "__main__":``."""
+    """Processes that play these games while this one learns; 0: this one plays them itself. With processes, moves use
+    weights that are one round of learning old, equal seeds still give equal games, and the program that calls ``learn``
+    must be guarded by ``if __name__ == "__main__":``."""
     crew_class: Reload[type[Crew] | None] = None
-    """What these processes are: those of this machine (:class:`~polyak.algorithms.search.crew.Crew`, which ``None``
-    stands for), or :class:`~polyak.algorithms.search.ray_crew.RayCrew`, on Ray. The games are the same."""
+    """The kind of these processes: on this machine (:class:`~polyak.algorithms.search.crew.Crew`, the default of
+    ``None``), or :class:`~polyak.algorithms.search.ray_crew.RayCrew`, on Ray. The games are the same."""
     buffer_size: Reload[Count] = 100_000
-    """Positions kept to learn from."""
+    """Positions that the replay buffer holds."""
     learning_starts: Natural = 2_000
-    """Positions kept before learning begins."""
+    """Positions collected before learning begins."""
     batch_size: Count = 256
-    """Positions of a minibatch."""
+    """Positions per minibatch."""
     train_freq: Count = 1
     """Moves of every game between two rounds of gradient steps."""
     gradient_steps: Count = 4
-    """Gradient steps of such a round."""
+    """Gradient steps per round."""
     value_coef: NonNegative = 1.0
-    """Weight of the values' loss."""
+    """Weight of the value loss."""
     l2_coef: NonNegative = 1e-5
-    """Weight of the sum of squares of all weights."""
+    """Weight of the sum of squared weights."""
     selection: Reload[Literal["puct", "gumbel"]] = "puct"
-    """How the search chooses what to look at."""
+    """How the search selects moves."""
     exploration: Reload[NonNegative] = 1.25
-    """How much the network's opinion of moves weighs in the search, against what came of them."""
+    """Weight of the network's prior in the search, relative to the values found."""
     solves: Reload[bool] = True
-    """Whether the search knows for certain what is won or lost by force; the paper's does not."""
+    """Whether the search detects forced wins and losses exactly; the paper's does not."""
     dirichlet_alpha: Reload[Positive | None] = None
-    """Concentration of the noise at the root while it learns; ``None``: 10 / number of moves."""
+    """Concentration of the Dirichlet noise at the root during training; ``None``: 10 / number of moves."""
     dirichlet_fraction: Reload[Fraction] = 0.25
-    """Weight of that noise."""
+    """Weight of the Dirichlet noise."""
     warm_moves: Reload[Natural] = 10
-    """Moves at the start of each game that are drawn by visits while it learns; the others are the best. Those of
+    """Moves at the start of each training game that are drawn in proportion to visits; later ones are the best moves.
     ``opening_moves`` do not count."""
     opening_moves: Reload[Natural] = 0
-    """The most moves that chance makes before a game is played and learned from; how many is drawn for each game, from
-    0 up. None of them ends a game."""
+    """Largest number of random moves before a game is played and learned from; the number is drawn uniformly from 0 for
+    each game. None of these moves ends a game."""
     keeps_trees: Reload[bool] = True
-    """Whether a search continues from the tree of the one before it."""
+    """Whether a search continues from the subtree of the previous one."""
     symmetric: Reload[bool] = True
-    """Whether positions are learned from in all the ways to look at them that the game knows."""
+    """Whether positions are augmented by the game's symmetries."""
     rate_freq: Natural = 0
-    """Positions played between two matches against past selves, which rate the present one; 0: none."""
+    """Positions played between two matches against past versions, which rate the present one; 0: none."""
     rated_games: Count = 40
-    """Games against each past self."""
+    """Games against each past version."""
     past_selves: Count = 3
-    """Past selves that are kept."""
+    """Number of past versions that are kept."""
 
     loop: ClassVar[Callable[..., Loop]] = SearchLoop
     learner_class: ClassVar[type[Learner]] = AlphaZeroLearner
@@ -243,9 +243,9 @@ class AlphaZero(NetworkAlgorithm):
     def _read_arguments(self) -> None:
         super()._read_arguments()
         self.past: list[tuple[GamePolicy, float]] = []
-        """Past selves and their ratings, the latest last."""
+        """Past versions and their ratings, the latest last."""
         self.elo = 0.0
-        """The latest rating; the first self has 0."""
+        """The latest rating; the first version has 0."""
         self._rated_at = self._moves = 0
 
     # -- construction --------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class AlphaZero(NetworkAlgorithm):
         require(self.crew_class is None or self.n_workers > 0, "crew_class", self.crew_class, fix)
 
     def _searcher(self, policy: Any) -> MCTS:
-        """A search that a network guides."""
+        """Returns a tree search guided by a network."""
         return searcher(policy, self.env, **self._search_settings())
 
     def _search_settings(self) -> dict[str, Any]:
@@ -306,7 +306,7 @@ class AlphaZero(NetworkAlgorithm):
         }
 
     def _games(self) -> SelfPlay | Crew:
-        """What plays: this process, or several others."""
+        """Returns the self-play of this process or of several others."""
         if self.n_workers == 0:
             return SelfPlay(self.search, self.n_games, **self._play_settings())
         make = partial(make_player, self.make_policy(), self.env, self._search_settings(), self._play_settings())
@@ -314,7 +314,7 @@ class AlphaZero(NetworkAlgorithm):
         return (self.crew_class or Crew)(make, self.n_games, self.n_workers, self._weights, seeds)
 
     def _weights(self, known: int | None) -> tuple[int, list[np.ndarray] | None]:
-        """Their version, and the weights unless that is the known one."""
+        """Returns the version of the weights, and the weights unless ``known`` is that version."""
         if self.learner.steps == known:
             return self.learner.steps, None
         return self.learner.steps, [tensor.numpy(force=True).copy() for tensor in self.policy.state_dict().values()]
@@ -351,7 +351,7 @@ class AlphaZero(NetworkAlgorithm):
                 self.self_play.rest()
 
     def rate(self) -> float:
-        """Play against past selves; returns the present one's rating, by Elo's formula, and keeps a copy of it."""
+        """Play against past versions; returns the present one's Elo rating, and keeps a copy of the policy."""
         self._rated_at = self.num_timesteps
         self.policy.set_training_mode(False)
         games = [self.rated_games] * len(self.past)
@@ -369,7 +369,8 @@ class AlphaZero(NetworkAlgorithm):
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def look_ahead(self, positions: np.ndarray, simulations: int | None = None) -> Found:
-        """What a search says of positions [B, ...] of the game; ``simulations``: None takes the model's own number."""
+        """Returns the search results for positions [B, ...] of the game; ``simulations``: None uses the model's own
+        number."""
         self.policy.set_training_mode(False)
         return self._searching().search(positions, simulations)
 
@@ -383,23 +384,23 @@ class AlphaZero(NetworkAlgorithm):
         action_masks: np.ndarray | None = None,
         simulations: int | None = None,
     ) -> tuple[np.ndarray, Any]:
-        """The move for one observation or a batch of them.
+        """Returns the move for one observation or a batch of them.
 
         Args:
-            observation: what :meth:`Game.observe` says of a position, [*observation_shape], or [B, ...] of such. Of
-                Connect-4: planes [2, 6, 7] of own discs and the other's, row 0 at the bottom.
-            state, episode_start: handed back, and ignored.
-            deterministic: the best move; False draws by visits.
-            action_masks: [A] or [B, A] bool, to forbid moves; illegal ones are left alone anyway, and all legal ones
-                cannot be forbidden.
-            simulations: positions that the search looks at; None: the model's own number; 0: the network alone.
+            observation: result of :meth:`Game.observe` for a position, [*observation_shape], or a batch [B, ...]. For
+                Connect-4: planes [2, 6, 7] of the player's discs and the opponent's, row 0 at the bottom.
+            state, episode_start: ignored; ``state`` is returned.
+            deterministic: the best move; False draws in proportion to visits.
+            action_masks: [A] or [B, A] bool, to forbid moves; illegal moves are never taken, and at least one legal
+                move must be allowed.
+            simulations: positions evaluated by the search; None: the model's own number; 0: the network alone.
 
         Returns:
             the move or moves, and ``state``.
 
         Raises:
-            ValueError: no such position can be, or its game is over; masks are of another shape than that of so many
-                observations, have other entries than 0 and 1, or forbid all that is legal.
+            ValueError: a position is impossible, or its game is over; masks have a shape that does not fit the
+                observations, have entries other than 0 and 1, or forbid all legal moves.
         """
         search = self._searching()
         self.policy.set_training_mode(False)
@@ -473,45 +474,45 @@ class AlphaZero(NetworkAlgorithm):
 
 
 def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:
-    """A search of a game that a network guides."""
+    """Returns a tree search of a game, guided by a network."""
     return MCTS(game, partial(evaluated, policy, game), **settings)
 
 
 def make_player(
     make_policy: Callable[[], Any], game: Any, searching: dict[str, Any], playing: dict[str, Any], n_games: int
 ) -> Player:
-    """What plays in a process of its own, on one thread.
+    """Returns the player of a worker process, which runs on one thread.
 
     Args:
-        make_policy: makes the network.
+        make_policy: creates the network.
         game: the rules.
         searching: options of the search.
         playing: options of :class:`~polyak.algorithms.search.self_play.SelfPlay`.
-        n_games: of this process.
+        n_games: games of this process.
     """
     torch.set_num_threads(1)
     policy = make_policy().requires_grad_(False)
     policy.set_training_mode(False)
 
     def take(weights: Sequence[np.ndarray]) -> None:
-        copies = map(torch.tensor, weights)  # which may lie in read-only memory
+        copies = map(torch.tensor, weights)  # the arrays may be read-only
         policy.load_state_dict(dict(zip(policy.state_dict(), copies, strict=True)))
 
     return Player(SelfPlay(searcher(policy, game, **searching), n_games, **playing), take)
 
 
 def evaluated(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a network says of positions [B, ...]: probabilities of legal moves [B, A], and values [B]."""
+    """Returns the network's probabilities of legal moves [B, A] and values [B] of positions [B, ...]."""
     with torch.inference_mode():
         logits, values = policy.evaluate(torch.from_numpy(game.observe(positions)).to(policy.device))
     return softmax(np.where(legal, logits.numpy(force=True), -np.inf)), values.numpy(force=True)
 
 
 def _of_allowed(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Shares [B, A] of what is allowed [B, A]; where a search has looked at none of it, equal ones.
+    """Restricts shares [B, A] to allowed moves [B, A]; if the search visited none of these, they get equal shares.
 
     Raises:
-        ValueError: nothing legal is allowed.
+        ValueError: no legal move is allowed.
     """
     if not allowed.any(1).all():
         at = int(np.argmin(allowed.any(1)))
@@ -521,7 +522,7 @@ def _of_allowed(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 
 def _frozen(policy: Any) -> Any:
-    """A copy that will not change."""
+    """Returns a copy without gradients and optimizer."""
     copy: Any = deepcopy(policy)
     copy.__dict__.pop("optimizer", None)
     return copy.requires_grad_(False)

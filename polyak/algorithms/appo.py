@@ -1,8 +1,8 @@
 """Asynchronous proximal policy optimization (APPO): PPO's clipping on IMPALA's architecture, with a target network.
 
 Luo et al. 2019, "IMPACT: Importance Weighted Asynchronous Architectures with Clipped Target Networks",
-arXiv:1912.00167. Sections are theirs. Three policies take part: pi learns, mu has acted, and the target network follows
-pi; V-trace (:func:`polyak.ops.returns.vtrace`) estimates the advantages of the target's.
+arXiv:1912.00167. Sections refer to it. There are three policies: the learned policy pi, the behaviour policy mu, and
+the target network, which follows pi; V-trace (:func:`polyak.ops.returns.vtrace`) estimates the target's advantages.
 
 Shapes: T steps of N environments.
 """
@@ -35,9 +35,9 @@ from polyak.schedules import Schedule
 
 
 def log_ratios(log_probs: Tensor, acting: Tensor, target: Tensor, clip: Tensor) -> Tensor:
-    """log of r = min(mu / pi_target, rho) pi / mu, section 3.1: pi / pi_target where mu is not much likelier.
+    """log of r = min(mu / pi_target, rho) pi / mu, section 3.1: pi / pi_target unless mu is much more likely.
 
-    Of the actions taken: log_probs log pi [T, N], acting log mu [T, N], target log pi_target [T, N], clip rho [] ->
+    For the actions taken: log_probs log pi [T, N], acting log mu [T, N], target log pi_target [T, N], clip rho [] ->
     [T, N]
     """
     return torch.minimum(acting - target, clip.log()) + log_probs - acting
@@ -53,7 +53,7 @@ def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Te
 
 
 class APPOLearner(IMPALALearner):
-    """A stochastic actor with a value function, under one optimizer, and a target network of both."""
+    """A stochastic actor with a value function, one optimizer, and a target network of both."""
 
     target_policy: ActorCriticPolicy
     clip_range: Tunable[Tensor]
@@ -68,7 +68,7 @@ class APPOLearner(IMPALALearner):
         self.target_policy.requires_grad_(False)
 
     def update(self, batch: Unroll) -> Update:
-        """One gradient step on a rollout; every ``target_update_interval`` the target network follows."""
+        """Makes a gradient step on a rollout; updates the target network every ``target_update_interval`` steps."""
         self.target_policy.set_training_mode(False)
         update = super().update(batch)
         if self.steps % self.target_update_interval == 0:
@@ -77,18 +77,19 @@ class APPOLearner(IMPALALearner):
 
     @torch.no_grad()
     def update_target(self) -> None:
-        """Move the target network towards the one that learns."""
+        """Move the target network towards the learned one."""
         polyak_update(self.policy, self.target_policy, self.tau)
 
     def distribution(self, policy: ActorCriticPolicy, batch: Unroll) -> Distribution:
-        """The actions [N * T, ...] that a policy would take where those of a rollout were."""
+        """Returns a policy's distribution of actions [N * T, ...] at the observations of a rollout."""
         named: dict[str, Any] = self.columns(batch)
         masks = named.pop("masks", None)
         distribution = copy.copy(policy.get_distribution(self.observations(batch), **named))
         return distribution if masks is None else distribution.masked(masks)
 
     def objective(self, batch: Unroll, evaluated: Evaluated) -> Objective:
-        """The clipped surrogate, values and entropy together, section 3.1. Evaluated by the policy as it is."""
+        """Returns clipped surrogate, value and entropy losses together, section 3.1. ``evaluated`` by the current
+        policy."""
         acting, actions = batch.trajectory.log_probs, rows_of(batch.trajectory.actions)
         with torch.no_grad():
             before = self.distribution(self.target_policy, batch)
@@ -102,7 +103,7 @@ class APPOLearner(IMPALALearner):
         if self.kl_coef is None:
             return objective
         kl = before.kl(self.distribution(self.policy, batch)).mean()
-        (of_all,) = self.averaged([kl.detach()])  # so that all learners weigh it alike
+        (of_all,) = self.averaged([kl.detach()])  # equal weights for all learners
         return objective.plus(self.kl_coef * kl, kl=of_all)
 
 
@@ -110,8 +111,7 @@ class APPOLearner(IMPALALearner):
 
 
 def move_kl_coef(model: Any, outcome: Gained) -> None:
-    """Where the target network has followed: change the weight of the divergence by how far the policy has moved, if it
-    aims at anything."""
+    """Adapt the weight of the KL penalty to ``kl_target`` after an update of the target network."""
     steps, interval = model.learner.steps, model.target_update_interval
     if model.kl_target is not None and steps // interval > (steps - outcome.updates) // interval:
         model._put(kl_coef=next_kl_coef(model.kl_coef, float(outcome.metrics["kl"][-1]), model.kl_target))
@@ -122,7 +122,7 @@ def move_kl_coef(model: Any, outcome: Gained) -> None:
 
 
 class ClippedUses(UsedAgain):
-    """Logs what clips."""
+    """Logs clipping ranges and adapts the KL penalty."""
 
     watching: ClassVar = (log_lag, log_ranges, move_kl_coef)
 
@@ -134,29 +134,29 @@ class ClippedUses(UsedAgain):
 
 @dataclass(eq=False, repr=False)
 class APPO(AsynchronousAlgorithm):
-    """Acting and learning at the same time, with clipped steps and a target network (arXiv:1912.00167)."""
+    """Asynchronous PPO: acting and learning at the same time, with clipped steps and a target network
+    (arXiv:1912.00167)."""
 
     _: KW_ONLY
     clip_range: Scheduled[Positive | Schedule] = 0.4
-    """How far from 1 the ratio to the target network's probability may move before it stops counting; a number or a
-    schedule."""
+    """Clipping range of the probability ratio to the target network; a number or a schedule."""
     target_worker_clip: Positive = 2.0
-    """How many times likelier than by the target network an action may have been for the policy that acted before it
-    counts for less."""
+    """Largest ratio of the behaviour policy's probability to the target network's before the action is down-weighted.
+    """
     target_update_interval: Count = 32
     """Gradient steps between two updates of the target network."""
     tau: Fraction = 1.0
-    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    """Update rate of the target network at each of its updates, in [0, 1]; 1 copies."""
     circular_buffer_size: Reload[Count] = 8
-    """Rollouts from which the learner draws, if it is ``asynchronous`` and they come faster than it uses them up: see
+    """Rollouts that the learner draws from, if it is ``asynchronous`` and they arrive faster than it uses them: see
     :class:`~polyak.experience.reused_batches.CircularBuffer`."""
     uses_per_rollout: Reload[Count] = 2
-    """Gradient steps that are made on a rollout, at most."""
+    """Largest number of gradient steps on a rollout."""
     kl_coef: NonNegative | None = None
-    """Weight of a penalty on the policy's divergence from the target network; ``None``: there is no such term."""
+    """Weight of a penalty on the KL divergence of the policy from the target network; ``None``: no penalty."""
     kl_target: Positive | None = None
-    """Divergence that ``kl_coef`` aims at: at each update of the target network it is halved where the divergence was
-    less than 2/3 of this, and doubled where it was more than 3/2. ``None`` leaves it as it is."""
+    """KL divergence that ``kl_coef`` is adapted to: at each update of the target network it is halved if the divergence
+    was below 2/3 of this, and doubled if it was above 3/2. ``None``: constant ``kl_coef``."""
 
     learner_class: ClassVar[type[Learner]] = APPOLearner
     made_of: ClassVar[MadeOf] = {"rollouts": ClippedUses}

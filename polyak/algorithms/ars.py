@@ -1,8 +1,8 @@
-"""Augmented Random Search (ARS): finite differences along random directions, of the returns of whole episodes.
+"""Augmented Random Search (ARS): finite differences of episode returns along random directions.
 
 Mania, Guy and Recht 2018, "Simple random search of static linear policies is competitive for reinforcement learning",
-arXiv:1803.07055, algorithm 2. V1 takes observations as they are, V2 standardises them, which is
-:class:`~polyak.envs.VecNormalize`'s business; with ``n_top`` they are V1-t and V2-t.
+arXiv:1803.07055, algorithm 2. V1 uses raw observations, V2 standardises them, which :class:`~polyak.envs.VecNormalize`
+does; with ``n_top`` they are V1-t and V2-t.
 
 Shapes: K directions, P parameters of the policy, C = 2 K candidates, N environments.
 """
@@ -44,14 +44,14 @@ def ascent_direction(
 ) -> tuple[Tensor, Tensor]:
     """1 / (b sigma_R) sum (r+ - r-) delta over the b best directions, lines 6 and 7 of algorithm 2.
 
-    A direction is as good as the better of its two returns; sigma_R is the standard deviation of the 2 b returns that
-    are used. Where all of them are equal there is nowhere to go.
+    Directions are ranked by the larger of their two returns; sigma_R is the standard deviation of the 2 b returns used.
+    If all returns are equal, the direction is zero.
 
     Args:
         deltas: [K, P].
         plus, minus: [K] returns with the parameters moved along each direction, and against it.
         n_top: b, at most K.
-        correction: sigma_R divides by 2 b less this many.
+        correction: the divisor of sigma_R is 2 b minus this.
 
     Returns:
         the direction [P], and sigma_R [].
@@ -66,7 +66,7 @@ def ascent_direction(
 
 
 class Trials(NamedTuple):
-    """What candidates were worth."""
+    """Returns of the candidates."""
 
     deltas: Tensor  # [K, P]
     plus: Tensor  # [K] returns
@@ -74,8 +74,8 @@ class Trials(NamedTuple):
 
 
 class ARSLearner(Learner):
-    """A policy that moves along directions that were worth it. Nothing is differentiated, but the direction takes the
-    place of a gradient: plain gradient descent makes the paper's step, and other optimizers make others."""
+    """A policy that moves along directions that improved returns. Nothing is differentiated; the direction replaces a
+    gradient: plain gradient descent makes the paper's step, other optimizers make others."""
 
     optimized = ("policy",)
     policy: DirectPolicy
@@ -84,17 +84,17 @@ class ARSLearner(Learner):
     correction: ClassVar[int] = 0
 
     def theta(self) -> Tensor:
-        """The policy's parameters, without those that are frozen. [P]"""
+        """Returns the policy's trainable parameters. [P]"""
         return nn.utils.parameters_to_vector(p for p in self.policy.parameters() if p.requires_grad)
 
     @torch.no_grad()
     def candidates(self, deltas: Tensor) -> Tensor:
-        """Parameters moved along each direction, then against each. deltas [K, P] -> [C, P]"""
+        """Returns parameters moved along each direction, then against each. deltas [K, P] -> [C, P]"""
         steps = self.delta_std * deltas
         return self.theta() + torch.cat([steps, -steps])
 
     def gradient_step(self, batch: Trials) -> Update:
-        """theta + alpha / (b sigma_R) sum (r+ - r-) delta, line 7."""
+        """Makes the step theta + alpha / (b sigma_R) sum (r+ - r-) delta, line 7."""
         direction, spread = ascent_direction(*batch, self.n_top or len(batch.deltas), self.correction)
         self.minimise("policy", -(self.theta() @ direction))
         return Update({"return_std": spread, "direction_norm": direction.norm()})
@@ -104,40 +104,41 @@ class ARSLearner(Learner):
 
 
 class Tournament:
-    """Which candidate plays in which environment, and what it has won: each plays as many episodes as the others.
+    """Assigns candidates to environments and records their returns: all play equally many episodes.
 
     Args:
         deltas: [K, P] directions.
         candidates: [C, P]
-        episodes: of each candidate.
-        n_envs: N; environments without an episode left to play make steps that do not count.
+        episodes: number per candidate.
+        n_envs: N; environments without an episode left make steps that do not count.
     """
 
     def __init__(self, deltas: Tensor, candidates: Tensor, episodes: int, n_envs: int) -> None:
         self.deltas, self.candidates, self.episodes = deltas, candidates, episodes
         self.returns = np.zeros(len(candidates))
-        self.seats = np.minimum(np.arange(n_envs), self.total)  # numbers of episodes; ``total`` where none is played
+        self.seats = np.minimum(np.arange(n_envs), self.total)  # indices of episodes; ``total`` for none
         self.running = np.zeros(n_envs)
         self.begun, self.ended = min(n_envs, self.total), 0
 
     @property
     def total(self) -> int:
-        """Episodes that are to be played."""
+        """Number of episodes to play."""
         return len(self.candidates) * self.episodes
 
     @property
     def is_over(self) -> bool:
-        """Whether they have been."""
+        """Whether all episodes have ended."""
         return self.ended == self.total
 
     def players(self, rows: Any = slice(None)) -> Tensor:
-        """Parameters of the candidates that play in these environments [rows, P]; of the last, where none does."""
+        """Returns the parameters of the candidates in these environments [rows, P]; the last one's for those without
+        episode."""
         playing = np.minimum(self.seats[rows], self.total - 1) // self.episodes
         return self.candidates[torch.from_numpy(playing).to(self.candidates.device)]
 
     def take(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
-        """Count a step of the environments: rewards [N], dones [N]. Returns those where an episode of a candidate has
-        ended, so that another plays."""
+        """Count a step of the environments: rewards [N], dones [N]. Returns the environments whose episode has ended,
+        so that another begins."""
         self.running += rewards
         over = np.flatnonzero(dones)
         for i in over:
@@ -148,12 +149,12 @@ class Tournament:
         return over
 
     def trials(self) -> Trials:
-        """Directions, and the mean return of each candidate."""
+        """Returns the directions, and the mean return of each candidate."""
         plus, minus = torch.from_numpy(self.returns).to(self.deltas).chunk(2)
         return Trials(self.deltas, plus, minus)
 
     def state(self) -> tuple[list[int], dict[str, np.ndarray]]:
-        """As JSON values and arrays."""
+        """Returns the state as JSON values and arrays."""
         arrays = {"returns": self.returns, "seats": self.seats, "running": self.running}
         tensors = {"deltas": self.deltas, "candidates": self.candidates}
         return [self.episodes, self.begun, self.ended], {
@@ -163,7 +164,7 @@ class Tournament:
 
     @classmethod
     def from_state(cls, numbers: list[int], arrays: dict[str, np.ndarray], device: torch.device) -> "Tournament":
-        """The inverse of :meth:`state`."""
+        """Restores the tournament that :meth:`state` returned."""
         episodes, begun, ended = numbers
         deltas, candidates = (torch.from_numpy(arrays[name].copy()).to(device) for name in ("deltas", "candidates"))
         again = cls(deltas, candidates, episodes, len(arrays["seats"]))
@@ -180,17 +181,17 @@ def _top(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_episodes(model: Any, step: Step) -> None:
-    """Keep the statistics of the episodes that ended in a step."""
+    """Add the statistics of the episodes that ended in a step."""
     if step.episodes:
         model.statistics.note(step.episodes)
 
 
 class TournamentLoop:
-    """Lets candidates play, then moves along the directions that were worth it.
+    """Evaluates candidates, then moves along the directions that improved returns.
 
     Args:
         model: the algorithm.
-        callback: asked after every step whether to continue.
+        callback: called after every step; may stop training.
         log_interval: tournaments between two tables.
     """
 
@@ -202,7 +203,7 @@ class TournamentLoop:
         model.clock.iterations = 0
 
     def iterate(self) -> bool:
-        """A tournament, and a step. False: a callback asked to stop."""
+        """Play a tournament and make a step. Returns False if a callback stops training."""
         model, clock, learner, logger = self.model, self.model.clock, self.model.learner, self.model.logger
         self.follow()
         model._tournament = model._tournament or model.begin_tournament(learner)
@@ -225,8 +226,8 @@ class TournamentLoop:
         return True
 
     def play(self, tournament: Tournament) -> bool:
-        """Let all candidates play their episodes, in as many environments as there are. False: a callback asked to
-        stop; the tournament can be continued later."""
+        """Let all candidates play their episodes, in all environments in parallel. Returns False if a callback stops
+        training; the tournament can be continued later."""
         model, callback, runner = self.model, self.callback, self.model.runner
         actor: CandidateActor = runner.actor
         actor.begin(model.policy, tournament.players())
@@ -244,7 +245,7 @@ class TournamentLoop:
                 callback.update_locals(model._callback_locals(callback=callback, **on_policy_locals(step)))
             if not (callback.is_idle or callback.on_step()):
                 return False
-            if runner.interrupted:  # what a callback's evaluation has broken off is played from the start
+            if runner.interrupted:  # interrupted episodes start again
                 runner.reset()
                 tournament.running[:] = 0
         callback.on_rollout_end()
@@ -252,7 +253,7 @@ class TournamentLoop:
 
 
 class Tournaments(Part):
-    """The tournament that is under way, or that a file has brought; returns are measured in one unit throughout."""
+    """The tournament that is under way, or that was restored from a file; returns are raw throughout."""
 
     raw: ClassVar = True
 
@@ -274,27 +275,27 @@ class Tournaments(Part):
 
 @dataclass(eq=False, repr=False)
 class ARS(NetworkAlgorithm):
-    """Augmented Random Search: a step along those random directions that were worth it, without gradients
+    """Augmented Random Search: a step along random directions weighted by their returns, without gradients
     (arXiv:1803.07055)."""
 
     n_delta: Count = 8
-    """Random directions of one update; the policy is tried out along each of them and against it."""
+    """Random directions per update; the policy is evaluated along each of them and against it."""
     n_top: Count | None = None
-    """How many of them, the best, the update uses; ``None``: all."""
+    """Number of best directions that the update uses; ``None``: all."""
     _: KW_ONLY
     learning_rate: LearningRate = 0.02
-    """Length of a step in units of the direction: a number, or a function of the remaining progress (1 at the start, 0
-    at the end)."""
+    """Step size in units of the direction: a number, or a function of the remaining progress (1 at the start, 0 at the
+    end)."""
     delta_std: Positive | Schedule = 0.05
-    """How far a trial moves each parameter, as a standard deviation."""
+    """Standard deviation of the perturbation of each parameter."""
     zero_policy: WithNetworks[bool] = True
-    """Begin with parameters that are all zero."""
+    """Start with all parameters zero."""
     alive_bonus_offset: float = 0.0
-    """Added to the reward of every step of a trial: -1 cancels a bonus of 1 for staying alive."""
+    """Added to the reward of every step: -1 cancels an alive bonus of 1."""
     n_eval_episodes: Count = 1
-    """Episodes of each trial, whose mean return counts."""
+    """Episodes per candidate, over which returns are averaged."""
     device: Becomes[torch.device | str | int, torch.device] = later("cpu")
-    """``"cpu"``, ``"cuda"`` or another torch device. These policies are small: it will be the CPU that is faster."""
+    """``"cpu"``, ``"cuda"`` or another torch device. For these small policies the CPU is usually faster."""
 
     loop: ClassVar[Callable[..., Loop]] = TournamentLoop
     learner_class: ClassVar[type[Learner]] = ARSLearner
@@ -306,7 +307,7 @@ class ARS(NetworkAlgorithm):
     }
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     made_of: ClassVar[MadeOf] = {"tournament": Tournaments}
-    _tournament = cast("Tournament | None", None)  # the one under way, or that a file has brought
+    _tournament = cast("Tournament | None", None)  # under way, or restored from a file
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -324,13 +325,13 @@ class ARS(NetworkAlgorithm):
                     parameter.zero_()
 
     def make_actor(self) -> CandidateActor:
-        """Acts with the parameters that are on trial."""
+        """Returns an actor with the parameters of the candidates."""
         return CandidateActor(self.policy)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def begin_tournament(self, learner: ARSLearner) -> Tournament:
-        """New directions; all environments begin new episodes."""
+        """Draw new directions and start new episodes in all environments."""
         assert self.runner is not None
         if not np.all(self.runner.episode_starts):
             self._start_episodes()
@@ -354,11 +355,11 @@ class ARS(NetworkAlgorithm):
         """Train: see :meth:`Algorithm.learn`.
 
         Args:
-            async_eval: must be ``None``. All environments of a vector play at once anyway, each with a candidate of its
-                own; those of a ``SubprocVecEnv`` do so in processes.
+            async_eval: must be ``None``. All environments of a vector play in parallel, each with its own candidate;
+                those of a ``SubprocVecEnv`` in separate processes.
 
         Raises:
-            ValueError: ``async_eval`` is something else.
+            ValueError: ``async_eval`` is not ``None``.
         """
         fix = "give the model several environments instead: make_vec_env(..., n_envs=8, vec_env_cls=SubprocVecEnv)."
         require(async_eval is None, "async_eval", async_eval, fix)

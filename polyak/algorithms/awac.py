@@ -1,8 +1,9 @@
 """Advantage Weighted Actor-Critic (AWAC).
 
 Nair, Gupta, Dalal and Levine 2020, "AWAC: Accelerating Online Reinforcement Learning with Offline Datasets",
-arXiv:2006.09359. Section numbers are theirs. The actor is fitted to recorded actions, the better ones more so: it never
-asks the critics about actions of its own. The same rule serves the dataset and what comes after it.
+arXiv:2006.09359. Section numbers refer to it. The actor is fitted to recorded actions, weighted by their advantages:
+its update needs no critic values of its own actions except as a baseline. The same rule applies to the dataset and to
+later online experience.
 
 Shapes: B batch rows, A action dimensions, K critics, M actions. Actions are in units of the action space scaled to
 [-1, 1].
@@ -57,7 +58,7 @@ def actor_loss(log_prob: Tensor, advantage_weights: Tensor, weights: Tensor) -> 
 
 
 class AWACLearner(Learner):
-    """A Gaussian actor, and critics with targets."""
+    """A Gaussian actor, and critics with target networks."""
 
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
@@ -74,13 +75,13 @@ class AWACLearner(Learner):
         self.add_optimizer("critic", critic.own_parameters(), recipe.make_optimizer, recipe.lr, owner=critic)
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step of critics and actor; then the targets follow."""
+        """Makes a gradient step of critics and actor, then updates the targets."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
         return update
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """Algorithm 1."""
+        """Makes the gradient steps of algorithm 1."""
         critic = self.critic_objective(batch, self.estimates(batch), self.td_target(batch))
         self.minimise("critic", critic.loss)
         metrics = self.improve_actor(batch)
@@ -89,7 +90,7 @@ class AWACLearner(Learner):
         return Update({"critic_loss": critic.loss.detach(), **critic.metrics, **metrics}, critic.td_error)
 
     def improve_actor(self, batch: Transition) -> Metrics:
-        """Fit the actor to the batch's actions, weighted by advantages under the critics as they are now."""
+        """Fit the actor to the batch's actions, weighted by advantages under the updated critics."""
         policy = self.policy.actor.get_distribution(batch.observations)
         advantages = self.advantages(batch, policy)
         actor = self.actor_objective(batch, policy.log_prob(batch.actions.flatten(1)), self.weigh(advantages))
@@ -98,34 +99,34 @@ class AWACLearner(Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """y = r + gamma min_k Q_target(s', a') with a' of the actor, section 4.1. -> [B]"""
+        """Returns y = r + gamma min_k Q_target(s', a') with a' of the actor, section 4.1. -> [B]"""
         next_actions = self.policy.actor(batch.next_observations)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         return batch.rewards + batch.discounts * next_q.amin(0)
 
     def estimates(self, batch: Transition) -> Tensor:
-        """What the critics say of the batch's actions. -> [K, B]"""
+        """Returns the critics' Q-values of the batch's actions. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, batch.actions)
 
     @torch.no_grad()
     def advantages(self, batch: Transition, policy: Gaussian) -> Tensor:
-        """A(s, a) = Q(s, a) - V(s), where V is the mean of Q over actions of the policy, section 4.2. -> [B]"""
+        """Returns A(s, a) = Q(s, a) - V(s), where V is the mean of Q over the policy's actions, section 4.2. -> [B]"""
         own = policy.sample_many(self.n_action_samples).clamp(-1, 1)
         actions = torch.cat([batch.actions.flatten(1).unsqueeze(1), own], 1)
         q = self.policy.critic.q_values_of_many(batch.observations, actions).amin(0)
         return q[:, 0] - q[:, 1:].mean(1)
 
     def weigh(self, advantages: Tensor) -> Tensor:
-        """How much rows of such advantages [B] count. -> [B]"""
+        """Returns the weights of rows with advantages [B]. -> [B]"""
         weigh = normalised_weights if self.normalize_weights else exponential_weights
         return weigh(advantages, self.temperature, self.max_weight)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        """Returns the critics' loss. q [K, B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
 
     def actor_objective(self, batch: Transition, log_prob: Tensor, advantage_weights: Tensor) -> Objective:
-        """Of the actor. log_prob [B] of the batch's actions, and how much they count [B]"""
+        """Returns the actor's loss. log_prob [B] of the batch's actions, and their weights [B]"""
         return Objective(actor_loss(log_prob, advantage_weights, batch.weights))
 
 
@@ -134,24 +135,23 @@ class AWACLearner(Learner):
 
 @dataclass(eq=False, repr=False)
 class AWAC(CriticFields, Spaced, OfflineAlgorithm, OffPolicyAlgorithm):
-    """Advantage Weighted Actor-Critic: an actor fitted to recorded actions, the better ones more so (arXiv:2006.09359).
+    """Advantage Weighted Actor-Critic: an actor fitted to recorded actions, weighted by advantages (arXiv:2006.09359).
 
-    The actor is a Gaussian around tanh of its network, whose samples are cut off at the bounds: its density is finite
-    and smooth where recorded actions often lie, at the bounds themselves, which a Gaussian squashed by tanh cannot
-    reach.
+    The actor is a Gaussian around tanh of its network, with samples clipped to the bounds: unlike that of a Gaussian
+    squashed by tanh, its density is finite and smooth at the bounds, where recorded actions often lie.
     """
 
     _: KW_ONLY
     temperature: Positive = 1.0
-    """By which advantages are divided, lambda: the smaller, the more the best actions alone count; a large one clones.
-    It is in units of returns, as they are after ``reward_scaling``."""
+    """Divisor lambda of advantages: a small one weights the best actions only; a large one clones. It is in units of
+    returns after ``reward_scaling``."""
     normalize_weights: bool = True
-    """Rows count by exp(advantage / temperature), divided by its mean over the minibatch as in the authors' code, so
-    that only differences of advantages count; ``False`` leaves it as it is."""
+    """Divide the weights exp(advantage / temperature) by their mean over the minibatch, as in the authors' code, so
+    that only differences of advantages count; ``False`` does not."""
     max_weight: Positive = 100.0
-    """The largest such weight."""
+    """Largest weight."""
     n_action_samples: Count = 1
-    """Actions of the policy whose mean value advantages are relative to."""
+    """Actions of the policy that the baseline V averages Q over."""
 
     learner_class: ClassVar[type[Learner]] = AWACLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])

@@ -1,7 +1,7 @@
 """Behaviour Cloning (BC).
 
-Pomerleau 1989, "ALVINN: An Autonomous Land Vehicle in a Neural Network" (NeurIPS 1). Supervised learning of what to
-do: the actions of a dataset are the labels of its observations.
+Pomerleau 1989, "ALVINN: An Autonomous Land Vehicle in a Neural Network" (NeurIPS 1). Supervised learning of a policy:
+the actions of a dataset are the labels of its observations.
 
 Shapes: B batch rows, A action dimensions. Continuous actions are in units of the action space scaled to [-1, 1].
 """
@@ -50,7 +50,7 @@ def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
 
 
 class BCLearner(Learner):
-    """An actor that does as it was shown: that of a cloning policy, or of another algorithm's policy."""
+    """An actor that imitates recorded actions: of a cloning policy, or of another algorithm's policy."""
 
     policy: Any
     """A :class:`~polyak.nn.policies.base.Policy` with an ``actor``, or with ``actor_parameters`` beside a critic's."""
@@ -72,30 +72,30 @@ class BCLearner(Learner):
 
     @property
     def by_likelihood(self) -> bool:
-        """Whether a distribution is learned, and not the action of least squared error."""
+        """Whether a distribution is fitted by likelihood, rather than an action by squared error."""
         return self.stochastic or not self.policy.codec.continuous
 
     @property
     def chooser(self) -> Any:
-        """What has the distribution: the policy, or its actor."""
+        """The module with the action distribution: the policy, or its actor."""
         return self.policy if hasattr(self.policy, "get_distribution") else self.policy.actor
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """What is learned."""
+        """Returns the trained parameters."""
         actor = getattr(self.policy, "actor", None)
         found: list[nn.Parameter] = self.policy.actor_parameters() if actor is None else list(actor.parameters())
         return found
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Towards the recorded actions."""
+        """Makes a gradient step towards the recorded actions."""
         actor = self.actor_objective(batch)
         self.minimise("actor", actor.loss)
-        if "actor_target" in self.policy.targets:  # of TD3's policy: equal where that algorithm begins
+        if "actor_target" in self.policy.targets:  # of TD3's policy: equal when TD3 starts
             polyak_update(self.policy.actor, self.policy.actor_target, 1.0)
         return Update({"actor_loss": actor.loss.detach(), **actor.metrics})
 
     def actor_objective(self, batch: Transition) -> Objective:
-        """Of the actor: likelihood, where it is a distribution that is learned, else distance."""
+        """Returns the actor's loss: negative log-likelihood of a distribution, otherwise squared error."""
         penalty = self.l2_coef * squared_norm(self.actor_parameters())
         if not self.by_likelihood:
             actions = self.policy.act(batch.observations, True).flatten(1)
@@ -109,7 +109,7 @@ class BCLearner(Learner):
         return objective.plus(penalty - bonus, entropy=entropy.detach().mean())
 
     def recorded(self, batch: Transition) -> Tensor:
-        """The batch's actions as the distribution takes them: [B] for one choice, else [B, A]."""
+        """Returns the batch's actions in the distribution's shape: [B] for one choice, otherwise [B, A]."""
         codec = self.policy.codec
         return batch.actions.flatten(1) if codec.continuous or codec.shape else batch.actions.flatten()
 
@@ -120,7 +120,7 @@ def _replays(policy: Policy) -> bool:
 
 
 def policy_options(model: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of the policy of a model that clones: with ``stochastic``, if that is a cloning policy."""
+    """Returns the policy's arguments, with ``stochastic`` if it is a cloning policy."""
     cls = model.policy_class
     foreign = isinstance(cls, type) and issubclass(cls, Policy) and "stochastic" not in cls.keywords()
     return options if foreign else {**options, "stochastic": model.stochastic}
@@ -130,7 +130,7 @@ def policy_options(model: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 class Cloning(OfPolicy):
-    """How actions are cloned."""
+    """The kind of cloning: likelihood or squared error."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model, ("stochastic",))
@@ -141,10 +141,10 @@ class Cloning(OfPolicy):
 
 @dataclass(eq=False, repr=False)
 class BC(OfflineAlgorithm):
-    """Behaviour cloning: do what the dataset shows (Pomerleau 1989).
+    """Behaviour cloning: imitate the actions of a dataset (Pomerleau 1989).
 
-    It learns from a dataset alone. To be corrected while acting, take DAgger; to become better than the data, one of
-    the other offline algorithms; or clone into the policy class of an algorithm that acts,
+    It learns from a dataset only. To correct its mistakes by an expert online, use DAgger; to become better than the
+    data, one of the other offline algorithms; or clone into the policy class of another algorithm,
     ``BC(ActorCriticPolicy, dataset)``, whose model continues from there.
     """
 
@@ -152,14 +152,14 @@ class BC(OfflineAlgorithm):
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     stochastic: WithNetworks[bool] = False
-    """For continuous actions: learn a Gaussian by its likelihood, and act by it, instead of the action of least squared
-    error. Choices are always learned by their likelihood."""
+    """For continuous actions: fit a Gaussian by likelihood, and sample from it, instead of one action by squared error.
+    Discrete actions always use likelihood."""
     ent_coef: NonNegative = 0.0
-    """Reward for the entropy of what is learned by likelihood."""
+    """Weight of an entropy bonus, for likelihood."""
     l2_coef: NonNegative = 0.0
-    """Penalty on half the sum of squares of all weights."""
+    """Weight of a penalty on half the sum of squared weights."""
 
-    # what others did is learned, and not what came of it
+    # cloning ignores rewards
     reward_scaling: Settled[RewardScaling | tuple[float, float]] = "none"
     made_of: ClassVar[MadeOf] = {"cloning": Cloning}
     learner_class: ClassVar[type[Learner]] = BCLearner

@@ -1,8 +1,8 @@
 """Batch-Constrained deep Q-learning for discrete actions (BCQ).
 
 Fujimoto, Conti, Ghavamzadeh and Pineau 2019, "Benchmarking Batch Deep Reinforcement Learning Algorithms",
-arXiv:1910.01708. Deep Q-learning that neither takes nor evaluates what the data would hardly have chosen: beside the
-values, and from the same features, an imitator G learns what was chosen.
+arXiv:1910.01708. Deep Q-learning restricted to actions that are likely in the data: beside the Q-values, and from the
+same features, an imitator G learns the behaviour policy.
 
 Shapes: B batch rows, A actions.
 """
@@ -29,12 +29,12 @@ from polyak.parts.part import MadeOf, of_policy
 
 
 def imitation_loss(logits: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
-    """-E[log G(a|s)], algorithm 1. logits [B, A], actions [B] that were chosen, weights [B] -> []"""
+    """-E[log G(a|s)], algorithm 1. logits [B, A], recorded actions [B], weights [B] -> []"""
     return (weights * F.cross_entropy(logits, actions, reduction="none")).mean()
 
 
 def logit_penalty(logits: Tensor, weights: Tensor) -> Tensor:
-    """E[mean_a l(a)^2] of the logits l, which keeps G from becoming certain (the authors' regulariser).
+    """E[mean_a l(a)^2] of the logits l, which keeps G from becoming deterministic (the authors' regulariser).
 
     logits [B, A], weights [B] -> []
     """
@@ -45,21 +45,21 @@ def logit_penalty(logits: Tensor, weights: Tensor) -> Tensor:
 
 
 class BCQLearner(DQNLearner):
-    """Action values, their target, and an imitator."""
+    """Q-values, their target network, and an imitator of the data's policy."""
 
     policy: ConstrainedPolicy
     logit_coef: Tunable[Tensor]
 
     def predicted(self, batch: Transition) -> Tensor:
-        """Values and logits of the online network: [B, 2, A]"""
+        """Returns Q-values and imitator logits of the online network: [B, 2, A]"""
         return self.policy.q_net.both(batch.observations)
 
     def q_values(self, network: ConstrainedQNetwork, observations: Obs) -> Tensor:
-        """Of every action, likely or not: [B, A]"""
+        """Returns Q-values of every action, including unlikely ones: [B, A]"""
         return network.both(observations)[:, 0]
 
     def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
-        """The best of those that the online imitator finds likely, by the values of the target network, or by those of
+        """Returns the best action among those that the online imitator considers likely, by the target network, or by
         the online one: double Q-learning, algorithm 1. -> [B]"""
         q_net = self.policy.q_net
         values, logits = q_net.both(batch.next_observations).unbind(1)
@@ -67,7 +67,8 @@ class BCQLearner(DQNLearner):
         return (values if self.double else next_q).masked_fill(~candidates, UNLIKELY).argmax(1)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """q [B, 2, A]: values and logits of every action; target [B] of those taken"""
+        """Returns Q-learning and imitation losses. q [B, 2, A]: values and logits of every action; target [B] of those
+        taken"""
         values, logits = q.unbind(1)
         imitation = imitation_loss(logits, batch.actions.flatten().long(), batch.weights)
         penalty = self.logit_coef * logit_penalty(logits, batch.weights)
@@ -80,7 +81,7 @@ class BCQLearner(DQNLearner):
 
 @dataclass(eq=False, repr=False)
 class BCQ(CarefulTargets, OfflineAlgorithm, DQN):
-    """Batch-constrained deep Q-learning: DQN among the actions that the data might have chosen (arXiv:1910.01708)."""
+    """Batch-constrained deep Q-learning: DQN restricted to actions that are likely in the data (arXiv:1910.01708)."""
 
     learning_rate: LearningRate = 3e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
@@ -88,9 +89,9 @@ class BCQ(CarefulTargets, OfflineAlgorithm, DQN):
     batch_size: Count = 64
     """Transitions per gradient step."""
     threshold: Fraction = 0.3
-    """Least probability of an action that may be taken, relative to that of the likeliest: 0 is DQN, 1 imitates."""
+    """Minimum probability of an allowed action, relative to the most likely one: 0 is DQN, 1 imitates."""
     logit_coef: NonNegative = 1e-2
-    """Penalty on the mean square of the imitator's logits."""
+    """Weight of a penalty on the mean square of the imitator's logits."""
 
     made_of: ClassVar[MadeOf] = {"network": of_policy("threshold")}
     learner_class: ClassVar[type[Learner]] = BCQLearner

@@ -1,7 +1,7 @@
 """Categorical DQN (C51).
 
 Bellemare, Dabney and Munos 2017, "A Distributional Perspective on Reinforcement Learning", arXiv:1707.06887. Equation
-and algorithm numbers are theirs.
+and algorithm numbers refer to it.
 
 Shapes: B batch rows, A actions, K atoms.
 """
@@ -35,7 +35,7 @@ def cross_entropy(log_probs: Tensor, target: Tensor) -> Tensor:
 
 
 def divergence(log_probs: Tensor, target: Tensor) -> Tensor:
-    """KL(m || p), by which rows are prioritised: Hessel et al. 2018 (arXiv:1710.02298). [B, K] each -> [B]"""
+    """KL(m || p), the priority of rows: Hessel et al. 2018 (arXiv:1710.02298). [B, K] each -> [B]"""
     return torch.xlogy(target, target).sum(1) + cross_entropy(log_probs, target)
 
 
@@ -46,13 +46,15 @@ class C51Learner(DQNLearner):
     """Distributions of returns on fixed atoms."""
 
     def predicted(self, batch: Transition) -> Tensor:
-        """Logits of the online network: [B, K, A]"""
+        """Returns the online network's logits: [B, K, A]"""
         logits: Tensor = self.policy.q_net.logits(batch.observations)
         return logits
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """What the distributions of the actions taken are regressed on: moved, shrunk, projected, algorithm 1. [B, K]
+        """Returns target distributions of the actions taken: shifted, discounted, projected, algorithm 1. [B, K]
+
+        For Munchausen learning's softmax policy, they are mixtures over all next actions.
 
         Under a softmax policy, of Munchausen learning, they are mixtures of those of all next actions.
         """
@@ -71,7 +73,7 @@ class C51Learner(DQNLearner):
         return project(probs, atoms, support)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Logits q [B, K, A] of every action, target [B, K] of those taken"""
+        """Returns the cross-entropy loss. Logits q [B, K, A] of every action, target [B, K] of those taken"""
         log_probs = taken(q.log_softmax(1), batch.actions.long())
         loss = (batch.weights * cross_entropy(log_probs, target)).mean()
         clamped = clamped_share(target, batch.rewards, batch.discounts, self.policy.q_net.support)
@@ -82,20 +84,20 @@ class C51Learner(DQNLearner):
 
 
 _LOOK_EVERY = 1_000
-"""Gradient steps between two looks at how much is clamped."""
+"""Gradient steps between two checks of the clamped share."""
 _TOO_MUCH = 0.25
-"""Share of the targets' probability from which on clamping is worth a warning."""
+"""Share of the targets' probability beyond the atoms that causes a warning."""
 
 
 def warn_of_clamping(model: Any, metrics: Mapping[str, list[Tensor]]) -> None:
-    """Warn, once, if a good share of what a model learns towards lies outside of its atoms.
+    """Warn, once, if a large share of a model's targets lies outside of its atoms.
 
     Args:
-        model: has ``v_min`` and ``v_max``, and has just made the gradient steps that ``metrics`` are about.
+        model: has ``v_min`` and ``v_max``, and has just made the gradient steps of ``metrics``.
         metrics: of these steps; ``"clamped_share"`` is [] each, see :func:`~polyak.ops.distributional.clamped_share`.
     """
     shares, made = metrics["clamped_share"], model._n_updates
-    if made // _LOOK_EVERY == (made - len(shares)) // _LOOK_EVERY:  # seldom, since a GPU waits for it
+    if made // _LOOK_EVERY == (made - len(shares)) // _LOOK_EVERY:  # rarely, since a GPU must synchronise
         return
     share = float(shares[-1])
     if share < _TOO_MUCH:
@@ -111,7 +113,7 @@ def warn_of_clamping(model: Any, metrics: Mapping[str, list[Tensor]]) -> None:
 
 
 class Atoms(OfPolicy):
-    """Where the atoms of distributions lie."""
+    """The positions of the atoms of return distributions."""
 
     watching: ClassVar = (warn_of_clamping,)
 
@@ -126,15 +128,15 @@ class Atoms(OfPolicy):
 
 @dataclass(eq=False, repr=False)
 class OnAtoms:
-    """Fields of what learns distributions of returns on fixed atoms."""
+    """Fields of algorithms that learn return distributions on fixed atoms."""
 
     _: KW_ONLY
     n_atoms: WithNetworks[AtLeastTwo] = 51
-    """Atoms of a distribution."""
+    """Number of atoms of a distribution."""
     v_min: WithNetworks[float] = -10.0
-    """The first atom: discounted returns below it count as this."""
+    """The first atom: lower discounted returns are clamped to it."""
     v_max: WithNetworks[float] = 10.0
-    """The last atom: discounted returns above it count as this."""
+    """The last atom: higher discounted returns are clamped to it."""
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms}
     learner_class: ClassVar[type[Learner]] = C51Learner

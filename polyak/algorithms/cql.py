@@ -1,11 +1,11 @@
 """Conservative Q-Learning (CQL).
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-Learning for Offline Reinforcement Learning", arXiv:2006.04779.
-Equation numbers are theirs. SAC whose critics think little of actions that the data do not show: CQL(H), with the
-importance weights of appendix F.
+Equation numbers refer to it. SAC with critics that are penalised for high values of actions outside the data: CQL(H),
+with the importance weights of appendix F.
 
-Shapes: B batch rows, A action dimensions, K critics, N actions tried in each state. Actions are in units of the action
-space scaled to [-1, 1], and so are densities over them.
+Shapes: B batch rows, A action dimensions, K critics, N sampled actions in each state. Actions are in units of the
+action space scaled to [-1, 1], and so are densities over them.
 """
 
 import math
@@ -48,7 +48,7 @@ from polyak.parts.part import MadeOf
 
 LARGEST_MULTIPLIER = 1e6
 ROWS_IN_CACHE = 900
-"""States times actions that the critics look at together: what a layer makes of them takes about a megabyte."""
+"""Pairs of states and actions that the critics evaluate at once: activations of a layer take about a megabyte."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def conservative_gap(q: Tensor, tried: Tensor, log_densities: Tensor, temperatur
     """T log sum_j exp(Q_k(s, a_j) / T) / mu_j(a_j|s) - Q_k(s, a), eq. 4 and appendix F.
 
     Each action a_j was drawn from a density mu_j, so that the sum is N times an estimate of the integral of exp(Q / T)
-    over all actions; the factor N, which no gradient sees, stays in it, as in the authors' code.
+    over all actions; the factor N, which does not change gradients, is kept, as in the authors' code.
 
     q [K, B] of the recorded action, tried [K, B, N], log_densities [B, N], temperature T [] -> [K, B]
     """
@@ -70,9 +70,10 @@ def excess(gap: Tensor, weights: Tensor, weight: Tensor, threshold: Tensor | flo
 
 
 def penalty(excess: Tensor, multiplier: Tensor | float = 1.0) -> Tensor:
-    """1/2 sum_k alpha' excess_k, eq. 4, and eq. 30 of a multiplier alpha'. excess [K], multiplier [] -> []
+    """1/2 sum_k alpha' excess_k, eq. 4, or eq. 30 with a multiplier alpha'. excess [K], multiplier [] -> []
 
-    The half is that of SAC's squared errors: the authors' code has neither, so that alpha weighs as much as there.
+    The half matches the half of SAC's squared errors: the authors' code has neither, so that alpha has the same
+    meaning.
     """
     return 0.5 * (multiplier * excess).sum()
 
@@ -83,7 +84,7 @@ def multiplier_loss(excess: Tensor, multiplier: Tensor) -> Tensor:
 
 
 def cloning_loss(log_prob: Tensor, recorded: Tensor, alpha: Tensor) -> Tensor:
-    """E[alpha log pi(a'|s) - log pi(a|s)], what the actor begins with in the authors' code.
+    """E[alpha log pi(a'|s) - log pi(a|s)], the actor's initial loss in the authors' code.
 
     log_prob [B] of its own actions a', recorded [B] of the batch's actions a -> []
     """
@@ -94,7 +95,7 @@ def cloning_loss(log_prob: Tensor, recorded: Tensor, alpha: Tensor) -> Tensor:
 
 
 class Drawn(NamedTuple):
-    """Actions drawn in each state."""
+    """Actions sampled in each state."""
 
     actions: Tensor
     """[B, N, A]"""
@@ -102,15 +103,15 @@ class Drawn(NamedTuple):
     """[B, N]"""
 
     def first(self) -> tuple[Tensor, Tensor]:
-        """One of them in each state: [B, A] and [B]"""
+        """Returns one action of each state and its log-density: [B, A] and [B]"""
         return self.actions[:, 0], self.log_densities[:, 0]
 
 
 class CQLLearner(SACLearner):
-    """SAC's steps with conservative critics.
+    """SAC's gradient steps with conservative critics.
 
-    Every network reads a state once, however many actions are drawn in it, and no action is drawn twice: the first of
-    those at s serves the actor's loss, too, and the first of those at s' the target.
+    Every network evaluates a state once, however many actions are sampled in it, and samples are shared: the first one
+    at s also serves the actor's loss, and the first one at s' the target.
     """
 
     actor_learning_rate: Tunable[Tensor]
@@ -137,14 +138,15 @@ class CQLLearner(SACLearner):
                 set_rate(self.optimizers[name], self.tunables["actor_learning_rate"])
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step of critics, actor and temperature; the first ``bc_steps`` of the actor clone."""
+        """Makes a gradient step of critics, actor and temperature; for the first ``bc_steps`` the actor clones the
+        data."""
         self.begin()
         moves, clones = self.steps % self.target_update_interval == 0, self.steps <= self.bc_steps
         update: Update = self.run(self.gradient_step, batch, moves, clones)
         return update
 
     def gradient_step(self, batch: Transition, update_target: bool, clones: bool = False) -> Update:
-        """Algorithm 1."""
+        """Makes the gradient steps of algorithm 1."""
         alpha = self.temperature()
         policy = self.policy.actor.get_distribution(batch.observations)
         here = Drawn(*policy.sample_many_with_log_prob(self.n_action_samples))
@@ -158,7 +160,7 @@ class CQLLearner(SACLearner):
         return update._replace(metrics={**update.metrics, **metrics})
 
     def improve_conservatively(self, batch: Transition, here: Drawn, alpha: Tensor) -> Update:
-        """The critics by eq. 4, or eq. 30 with a multiplier, which follows. Actions drawn at the states: ``here``"""
+        """Makes the critics' step of eq. 4, or of eq. 30 and its multiplier. ``here``: actions sampled at s"""
         with torch.no_grad():
             policy = self.policy.actor.get_distribution(batch.next_observations)
             there = Drawn(*policy.sample_many_with_log_prob(self.n_action_samples))
@@ -181,7 +183,7 @@ class CQLLearner(SACLearner):
         return Update({"critic_loss": loss, **metrics}, torch.cat(errors) if errors else None)
 
     def conservative_objective(self, batch: Transition, tried: Drawn, target: Tensor) -> Objective:
-        """Of the critics, the penalty included. Other actions tried, target [B]"""
+        """Returns the critics' loss, with the penalty. ``tried``: sampled actions; target [B]"""
         actions = torch.cat([batch.actions.flatten(1).unsqueeze(1), tried.actions], 1)
         q = self.policy.critic.q_values_of_many(batch.observations, actions)
         gap = conservative_gap(q[..., 0], q[..., 1:], tried.log_densities, self.softmax_temperature)
@@ -194,7 +196,8 @@ class CQLLearner(SACLearner):
         )
 
     def backed_up(self, batch: Transition, there: Drawn, alpha: Tensor) -> Tensor:
-        """What the critics regress on: eq. 3, or what the options put in its place. Actions at s': ``there`` -> [B]"""
+        """Returns the target Q-values of eq. 3, or of the options that replace it. ``there``: actions sampled at s' ->
+        [B]"""
         critics, actions = self.policy.critic_target, there.actions
         if self.max_q_backup:
             value = critics.q_values_of_many(batch.next_observations, actions).amax(2).amin(0)
@@ -205,25 +208,26 @@ class CQLLearner(SACLearner):
         return batch.rewards + batch.discounts * value
 
     def clone(self, recorded: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """One step of the actor towards the batch's actions; one of the temperature. recorded and log_prob [B]"""
+        """Make a step of the actor towards the batch's actions, and one of the temperature. recorded and log_prob [B]"""
         loss = cloning_loss(log_prob, recorded, alpha)
         self.minimise("actor", loss)
         return {"actor_loss": loss.detach(), **self.improve_temperature(log_prob, alpha)}
 
     def multiplier(self) -> Tensor:
-        """alpha', as it is now: [1] if it is learned, else []."""
+        """Returns the present alpha': [1] if it is learned, otherwise []."""
         if not self.learn_multiplier:
             return torch.ones_like(self.conservative_weight)
         return self.log_multiplier.exp().clamp(max=LARGEST_MULTIPLIER)
 
     @property
     def threshold(self) -> Tensor | float:
-        """tau, which is 0 without a multiplier."""
+        """The threshold tau; 0 without a multiplier."""
         return 0.0 if self.lagrange_threshold is None else self.lagrange_threshold
 
 
 def with_uniform(here: Drawn, there: Drawn) -> Drawn:
-    """Actions drawn at s and at s', all taken at s, with as many uniform ones: [B, N / 3, A] each -> [B, N, A]"""
+    """Returns the actions sampled at s and s' and as many uniform ones, all to evaluate at s: [B, N / 3, A] each -> [B,
+    N, A]"""
     uniform = 2 * torch.rand_like(here.actions) - 1
     log_density = torch.full_like(here.log_densities, -uniform.shape[2] * math.log(2))
     return Drawn(
@@ -233,7 +237,7 @@ def with_uniform(here: Drawn, there: Drawn) -> Drawn:
 
 
 def pieces(batch: Transition, tried: Drawn) -> int:
-    """Into how many minibatches to cut one, so that each stays in the cache: a divisor of B."""
+    """Returns the number of pieces to cut a minibatch into, so that each stays in the cache: a divisor of B."""
     rows = len(batch.rewards)
     most = max(rows * tried.actions.shape[1] // ROWS_IN_CACHE, 1)
     if batch.rewards.device.type != "cpu" or not isinstance(batch.observations, Tensor | dict):
@@ -242,7 +246,7 @@ def pieces(batch: Transition, tried: Drawn) -> int:
 
 
 def split(tried: Drawn, parts: int) -> Iterator[Drawn]:
-    """Slices of equal size, as :meth:`Transition.split` makes them."""
+    """Yields slices of equal size, like :meth:`Transition.split`."""
     return map(Drawn, tried.actions.chunk(parts), tried.log_densities.chunk(parts))
 
 
@@ -251,29 +255,31 @@ def split(tried: Drawn, parts: int) -> Iterator[Drawn]:
 
 @dataclass(eq=False, repr=False)
 class CQL(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
-    """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
+    """Conservative Q-Learning: SAC with critics that penalise high values of actions outside the data
+    (arXiv:2006.04779)."""
 
     _: KW_ONLY
     actor_learning_rate: Scheduled[LearningRate] = 1e-4
-    """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
+    """Learning rate of actor and temperature; ``learning_rate`` is that of critics and multiplier."""
     conservative_weight: NonNegative = 5.0
-    """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
+    """Weight of the gap between sampled and recorded actions, relative to squared TD errors."""
     n_action_samples: Count = 10
-    """Actions drawn in each state, so many of each: by the policy, by the policy at the next state, and uniformly."""
+    """Actions sampled in each state from each of three sources: the policy, the policy at the next state, and
+    uniformly."""
     softmax_temperature: Positive = 1.0
-    """Temperature of the soft maximum over those actions."""
+    """Temperature of the log-sum-exp over those actions."""
     lagrange_threshold: NonNegative | None = None
-    """Gap, times ``conservative_weight``, that is allowed: a multiplier of the penalty is learned, which grows above it
-    and shrinks below it. ``None``: no multiplier."""
+    """Allowed gap, times ``conservative_weight``: a multiplier of the penalty is learned, which grows above it and
+    shrinks below it. ``None``: no multiplier."""
     soft_q_backup: bool = False
-    """Let the policy's entropy count in the target, as SAC does. The authors leave it out."""
+    """Include the policy's entropy in the target, like SAC. The authors do not."""
     max_q_backup: bool = False
     """Take the best of ``n_action_samples`` next actions in the target, as the authors do in AntMaze."""
     bc_steps: Natural = 0
-    """Gradient steps during which the actor clones the recorded actions, while the critics learn to evaluate others.
-    The authors' runs of a million begin with 40,000."""
+    """Gradient steps during which the actor clones the recorded actions while the critics are trained. The authors'
+    runs of a million steps begin with 40,000."""
     learning_rates: PartRates | None = None
-    """Learning rates of single parts that differ from both: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
+    """Learning rates of single parts that override both: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CQLLearner

@@ -1,7 +1,7 @@
 """CrossQ: soft actor-critic with batch normalisation and without target networks.
 
 Bhatt et al. 2024, "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
-Simplicity", arXiv:1902.05605. Other losses: :mod:`polyak.algorithms.sac`.
+Simplicity", arXiv:1902.05605. Its other losses are in :mod:`polyak.algorithms.sac`.
 
 Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
 """
@@ -32,7 +32,7 @@ from polyak.parts.part import MadeOf
 def bellman_sides(
     q: Tensor, rewards: Tensor, discounts: Tensor, next_log_prob: Tensor, alpha: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Q(s, a), and y = r + gamma V(s') by the same critics, as a constant: design choice 1, no target networks.
+    """Q(s, a), and y = r + gamma V(s') by the same critics without gradient: design choice 1, no target networks.
 
     q [K, 2B] of (s, a) and then of (s', a'); rewards, discounts and next_log_prob [B] -> [K, B] and [B]
     """
@@ -44,24 +44,24 @@ def bellman_sides(
 
 
 class CrossQLearner(SoftActorCriticLearner):
-    """Actor and critics that normalise by batches, and the temperature.
+    """Actor and critics with batch normalisation, and the temperature.
 
-    What statistics a layer normalises by: those of the critics' batch where the critics learn, those of the actor's
-    batch where the actor learns; everywhere else the running statistics, which then stay.
+    Critics normalise by the statistics of their batch in their own gradient step, the actor in its own; everywhere else
+    layers use the running statistics, which are not updated there.
     """
 
     policy_delay: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step of the critics; every ``policy_delay`` steps also of the actor and the temperature."""
+        """Makes a gradient step of the critics; every ``policy_delay`` steps also of the actor and the temperature."""
         self.begin()
         return self.with_actor(self.run(self.critic_step, batch), batch)
 
     def critic_step(self, batch: Transition) -> Update:
-        """Both sides of the Bellman equation in one forward pass, design choice 2.
+        """Makes the critics' step, with both sides of the Bellman equation in one forward pass, design choice 2.
 
         Actions of the policy and of the buffer are distributed differently: (s, a) and (s', a') are normalised
-        together, by statistics of their mixture.
+        together, by the statistics of their mixture.
         """
         policy, alpha = self.policy, self.temperature()
         with torch.no_grad(), running_statistics(policy.actor):
@@ -81,7 +81,7 @@ class CrossQLearner(SoftActorCriticLearner):
 
 
 def joined(first: Any, second: Any) -> Any:
-    """The rows of the first observations, then those of the second, tensors or dicts of them."""
+    """Concatenates the rows of two batches of observations, tensors or dicts of them."""
     if isinstance(first, Tensor):
         return torch.cat([first, second])
     return {key: torch.cat([rows, second[key]]) for key, rows in first.items()}
@@ -97,7 +97,7 @@ class CrossQ(GaussianEntropy, OffPolicyAlgorithm):
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     policy_delay: Count = 3
-    """Critic steps per step of the actor and the temperature."""
+    """Gradient steps of the critics per step of the actor and the temperature."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CrossQLearner
@@ -105,16 +105,16 @@ class CrossQ(GaussianEntropy, OffPolicyAlgorithm):
         ContinuousPolicy, actor=CrossQActor, critic=CrossQCritic, net_arch={"pi": [256, 256], "qf": [1024, 1024]}
     )
     actor = Held("policy.actor")
-    """The network that acts."""
+    """The actor network."""
     critic = Held("policy.critic")
-    """The networks of action values."""
+    """The critic networks."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         require(self.batch_size > 1, "batch_size", self.batch_size, "a batch of one row cannot be normalised.")
 
     def _default_optimizer(self) -> OptimizerRecipe:
-        """Less momentum than usual, also where the user asks for AdamW by its class alone."""
+        """Returns an optimizer with less momentum than usual, also if the user chooses AdamW by its class alone."""
         asked = (self.policy_kwargs or {}).get("optimizer_class")
         kind = asked if asked is torch.optim.AdamW else torch.optim.Adam
         return OptimizerRecipe(kind, {"betas": (0.5, 0.999)})

@@ -1,7 +1,7 @@
 """Dataset Aggregation (DAgger).
 
 Ross, Gordon and Bagnell 2011, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
-Learning", arXiv:1011.0686. Algorithm 3.1 is theirs.
+Learning", arXiv:1011.0686. Algorithm 3.1 refers to it.
 
 Shapes: N environments, B batch rows.
 """
@@ -58,7 +58,7 @@ _ONE_STEP = TrainFreq(1, TrainFrequencyUnit.STEP)
 
 
 def share_of_expert(kind: str, round_number: int, rounds: int, decay: float) -> float:
-    """beta_i of round i, counted from 0: how often the expert acts. -> []
+    """Returns beta_i of round i, counted from 0: the probability that the expert acts. -> []
 
     ``"first"``: 1, then 0, the indicator of section 3.1; ``"linear"``: max(0, 1 - i / rounds); ``"exponential"``:
     decay^i.
@@ -69,12 +69,12 @@ def share_of_expert(kind: str, round_number: int, rounds: int, decay: float) -> 
 
 
 class Teacher:
-    """An expert, as an actor in N environments.
+    """An expert that acts in N environments.
 
     Args:
         expert: a model, or a function of one observation.
-        space: of the environments' actions.
-        normalizer: what observations of the environments were changed by, which the expert gets as they were.
+        space: action space of the environments.
+        normalizer: its normalisation is undone for the expert.
     """
 
     def __init__(self, expert: Any, space: spaces.Space, normalizer: VecNormalize | None) -> None:
@@ -86,10 +86,11 @@ class Teacher:
         return f"expert={getattr(self.expert, '__qualname__', type(self.expert).__name__)}"
 
     def __call__(self, observations: Observations, starts: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-        """Observations [N, ...], where episodes begin [N], what is allowed -> actions [N, ...] of the environments.
+        """Returns the expert's actions [N, ...] in the environments' units, for observations [N, ...], episode starts
+        [N] and masks.
 
         Raises:
-            DatasetError: the expert gave something else.
+            DatasetError: the expert's result is not a valid action.
         """
         if self.normalizer is not None:
             observations = self.normalizer.get_original_obs()
@@ -104,14 +105,14 @@ class Teacher:
 
 
 class Apprentice(Actor):
-    """A policy that lets its teacher act now and then, and asks him each time what he would have done.
+    """An actor that lets the expert act with probability beta, and queries the expert at every step.
 
     Args:
-        teacher: the expert that it asks.
+        teacher: the expert to query.
         kwargs: as of :class:`~polyak.collecting.actor.Actor`.
 
     Attributes:
-        beta: how often the teacher acts.
+        beta: probability that the expert acts.
     """
 
     def __init__(self, *args: Any, teacher: Teacher, **kwargs: Any) -> None:
@@ -121,7 +122,7 @@ class Apprentice(Actor):
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:
-        """As :meth:`Actor.act`; what the teacher would have done is the extra ``expert_actions``."""
+        """Returns actions like :meth:`Actor.act`; the expert's actions are the extra ``expert_actions``."""
         allowed = masks if self.policy.supports_masks else None
         own, actions, extras = super().act(observations, episode_starts, allowed)
         starts = np.zeros(len(own), bool) if episode_starts is None else episode_starts
@@ -135,7 +136,7 @@ class Apprentice(Actor):
 
 
 def as_the_expert(model: Any, step: Step) -> Step:
-    """A step with the expert's actions in the place of those that were taken."""
+    """Replaces the actions of a step by the expert's."""
     extras = dict(step.extras)
     wanted = model.policy.codec.from_env(extras.pop("expert_actions"))
     model._new_steps += 1
@@ -143,28 +144,28 @@ def as_the_expert(model: Any, step: Step) -> Step:
 
 
 class Round(NamedTuple):
-    """How long a round lasts."""
+    """The length of a round."""
 
     steps: int
-    """Of the vectorised environment."""
+    """Steps of the vectorised environment."""
     episodes: int
 
     def is_complete(self, series: Any) -> bool:
-        """Whether there is experience enough."""
+        """Whether the round has enough experience."""
         series.wait(series.episodes)
         return series.steps >= self.steps and series.episodes >= self.episodes
 
     def missing(self, series: Any) -> int:
-        """Steps that are sure to follow."""
+        """Returns a lower bound of the steps that are missing."""
         return 1
 
 
 class RoundLoop:
-    """Acts for a round, then learns from all that there is.
+    """Acts for a round, then learns from all data so far.
 
     Args:
         model: the algorithm.
-        callback: asked after every step whether to continue.
+        callback: called after every step; may stop training.
         log_interval: episodes between two tables.
     """
 
@@ -172,7 +173,7 @@ class RoundLoop:
         self.model, self.plain = model, OffPolicyLoop.acting(model, callback, log_interval)
 
     def iterate(self) -> bool:
-        """A round, and what is learned from it. False: a callback asked to stop."""
+        """Collect a round and learn from all rounds. Returns False if a callback stops training."""
         model, plain = self.model, self.plain
         actor, updates = plain.collector.actor, plain.updates
         actor.beta = model._beta()
@@ -195,7 +196,7 @@ class RoundLoop:
 
 
 class WhatTheExpertSaid(ExperienceReplay):
-    """Keeps the expert's actions, from which each round learns."""
+    """Stores the expert's actions, which each round learns from."""
 
     few_updates: ClassVar = True
     storing: ClassVar = (as_the_expert,)
@@ -203,53 +204,54 @@ class WhatTheExpertSaid(ExperienceReplay):
 
 @dataclass(eq=False, repr=False)
 class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
-    """DAgger: clones an expert, and asks him what to do where its own mistakes lead (arXiv:1011.0686).
+    """DAgger: clones an expert, which it queries in the states that its own mistakes lead to (arXiv:1011.0686).
 
-    In each round some whole episodes are played, the expert says of every step what he would have done, and the actor
-    is trained by behaviour cloning on all rounds together. ``learn`` counts environment steps. What the expert said is
-    in the replay buffer, whose rewards nothing learns from.
+    In each round some whole episodes are played, the expert labels every step, and the actor is trained by behaviour
+    cloning on all rounds together. ``learn`` counts environment steps. The expert's actions are in the replay buffer,
+    whose rewards are not used.
     """
 
     env: Becomes[GymEnv | str | None, VecEnv | None] = later()
-    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
-    vectorised environment with every wrapper."""
+    """An environment, a vector of environments, or a registered name; ``None`` for a model that only predicts. After
+    construction the vectorised environment with every wrapper."""
     learning_rate: LearningRate = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     stochastic: WithNetworks[bool] = False
-    """For continuous actions: learn a Gaussian by its likelihood, and act by it, as :class:`~polyak.BC` does."""
+    """For continuous actions: fit a Gaussian by likelihood, and sample from it, like :class:`~polyak.BC`."""
     ent_coef: NonNegative = 0.0
-    """Reward for the entropy of what is learned by likelihood."""
+    """Weight of an entropy bonus, for likelihood."""
     l2_coef: NonNegative = 0.0
-    """Penalty on half the sum of squares of all weights."""
+    """Weight of a penalty on half the sum of squared weights."""
     expert: Reload[Any] = None
-    """The expert: a model, or a function of one observation. Models get observations as they were before
-    ``VecNormalize``. A model that only predicts needs none, and files hold none."""
+    """The expert: a model, or a function of one observation. Models get observations before ``VecNormalize``. A model
+    that only predicts needs none, and files do not hold it."""
     demonstrations: Reload[Dataset | None] = None
-    """What the expert has shown before, to be learned from in all rounds; files hold none."""
+    """Demonstrations of the expert, used in all rounds; files do not hold them."""
     beta: Literal["first", "linear", "exponential"] | Schedule = "linear"
-    """How often the expert acts: in all steps of the first round and never after, in a share that falls linearly over
+    """Probability that the expert acts: in all steps of the first round and never after, falling linearly over
     ``beta_rounds``, or by ``beta_decay`` each round; or a function of the remaining progress."""
     beta_rounds: Count = 15
-    """Rounds after which the expert acts no more, with ``beta="linear"``."""
+    """Rounds after which the expert no longer acts, with ``beta="linear"``."""
     beta_decay: Fraction = 0.5
-    """From round to round, with ``beta="exponential"``."""
+    """Factor per round, with ``beta="exponential"``."""
     episodes_per_round: Count = 3
-    """Episodes that a round has at least."""
+    """Least number of episodes per round."""
     steps_per_round: Natural = 500
-    """Environment steps that a round has at least."""
+    """Least number of environment steps per round."""
     batch_size: Count = 64
-    """Steps in one minibatch."""
+    """Steps per minibatch."""
     n_epochs: Count = 10
-    """Gradient steps of a round, in passes over all that has been collected."""
+    """Passes over all collected steps after each round."""
     updates_per_round: Count | None = None
-    """Gradient steps of a round; ``None``: ``n_epochs`` says how many."""
+    """Gradient steps after each round; ``None``: by ``n_epochs``."""
     buffer_size: Count = 1_000_000
     """Steps that the replay buffer holds."""
     dataset_share: Fraction | None = None
-    """Of each minibatch, the share that comes from ``demonstrations``; ``None`` draws from both as if they were one."""
+    """Share of each minibatch that comes from ``demonstrations``; ``None`` draws from both in proportion to their size.
+    """
 
-    # rounds say when it acts and when it learns, and what came of the actions is not looked at
+    # rounds determine when it acts and learns; rewards are ignored
     learning_starts: Settled[int] = 0
     random_warm_up: Settled[bool] = False
     train_freq: Settled[TrainFreq] = _ONE_STEP
@@ -269,7 +271,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
     actor = Held("policy.actor")
-    """The network that acts."""
+    """The actor network."""
     _rounds = 0
     _new_steps = 0
 
@@ -303,7 +305,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
             raise ValueError("expert=None: there is none to ask. Pass one: `DAgger.load(path, env=..., expert=...)`.")
 
     def make_actor(self) -> Actor:
-        """Acts with the present policy or the expert, and asks the expert."""
+        """Returns an actor that mixes the present policy with the expert, and queries the expert."""
         teacher = Teacher(self.expert, self.action_space, self.get_vec_normalize_env())
         return Apprentice(self.policy, self._exploration(), teacher=teacher)
 
@@ -318,7 +320,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         return share_of_expert(self.beta, self._rounds, self.beta_rounds, self.beta_decay)
 
     def _unmeasured(self, buffer: ReplayBuffer) -> Any:
-        """The observations of the round that is over, some at a time."""
+        """Yields the observations of the last round, in pieces."""
         steps, self._new_steps = min(self._new_steps, buffer.buffer_size), 0
         slots = np.arange(buffer.pos - steps, buffer.pos) % buffer.buffer_size
         cells = (slots[:, None] * buffer.n_envs + np.arange(buffer.n_envs)).reshape(-1)
@@ -345,7 +347,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
 
 
 def _rows(observations: Observations, count: int) -> list[Any]:
-    """One observation after another."""
+    """Returns the observations as a list of single ones."""
     if isinstance(observations, Mapping):
         return [{key: part[i] for key, part in observations.items()} for i in range(count)]
     return list(observations)

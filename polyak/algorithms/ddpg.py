@@ -1,7 +1,7 @@
 """Deep Deterministic Policy Gradient (DDPG).
 
-Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", arXiv:1509.02971. Equation numbers are
-theirs.
+Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", arXiv:1509.02971. Equation numbers refer
+to it.
 
 Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
 """
@@ -40,14 +40,14 @@ def actor_loss(q: Tensor) -> Tensor:
 
 
 class DDPGLearner(Learner):
-    """Actor and critic, each with a target."""
+    """Actor and critic, each with a target network."""
 
     optimized = ("actor", "critic")
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Critic and actor, algorithm 1; then both targets follow."""
+        """Makes the gradient steps of critic and actor, algorithm 1, then updates both targets."""
         policy = self.policy
         target = self.td_target(batch)
         q = policy.critic.q_values(batch.observations, batch.actions)[0]
@@ -65,17 +65,17 @@ class DDPGLearner(Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """What the critic regresses on, y of eq. 5 with target networks. -> [B]"""
+        """Returns the target Q-values y of eq. 5, by the target networks. -> [B]"""
         next_actions = self.policy.actor_target(batch.next_observations)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)[0]
         return batch.rewards + batch.discounts * next_q
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critic. q [B] of the batch's actions, target [B]"""
+        """Returns the critic's loss. q [B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs())
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
-        """Of the actor. Its own actions [B, A] and q [B] of those"""
+        """Returns the actor's loss. Its own actions [B, A] and their q [B]"""
         return Objective(actor_loss(q))
 
 
@@ -92,7 +92,7 @@ class DDPG(CriticFields, Noisy, OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
     actor_target = Held("policy.actor_target")
-    """The lagging copy of the actor."""
+    """The target network of the actor."""
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}

@@ -1,11 +1,11 @@
 """Decision Transformer.
 
 Chen, Lu, Rajeswaran, Lee, Grover, Laskin, Abbeel, Srinivas and Mordatch 2021, "Decision Transformer: Reinforcement
-Learning via Sequence Modeling", arXiv:2106.01345. No values, no dynamic programming: a sequence model predicts what was
-done from what was seen before and from the return that came of it. To act, it is asked for a high return.
+Learning via Sequence Modeling", arXiv:2106.01345. Without value functions or dynamic programming: a sequence model
+predicts actions from the history and the return-to-go. To act, it is conditioned on a high return.
 
-Sequences begin at steps drawn uniformly from all, so that episodes are drawn by their lengths (algorithm 1). One that
-would go beyond the end of its episode is padded behind, where causal attention does not look.
+Sequences begin at steps drawn uniformly from all, so that episodes are drawn in proportion to their lengths (algorithm
+1). Sequences that reach beyond the end of their episode are padded at the end, which causal attention ignores.
 
 Shapes: B sequences, L steps, A action dimensions. Continuous actions are in units of the action space scaled to
 [-1, 1].
@@ -49,7 +49,7 @@ from polyak.parts.replay import DatasetReplay
 
 
 def squared_error(actions: Tensor, recorded: Tensor, valid: Tensor) -> Tensor:
-    """E[mean_j (a_j - pi_j)^2] over the steps that there are, algorithm 1.
+    """E[mean_j (a_j - pi_j)^2] over valid steps, algorithm 1.
 
     both actions [B, L, A], valid [B, L] -> []
     """
@@ -57,7 +57,7 @@ def squared_error(actions: Tensor, recorded: Tensor, valid: Tensor) -> Tensor:
 
 
 def negative_log_likelihood(log_prob: Tensor, valid: Tensor) -> Tensor:
-    """-E[log pi(a)] over the steps that there are, section 3.
+    """-E[log pi(a)] over valid steps, section 3.
 
     log_prob [B, L] of recorded actions, valid [B, L] -> []
     """
@@ -72,7 +72,7 @@ def _mean_of(values: Tensor, valid: Tensor) -> Tensor:
 
 
 class DecisionTransformerLearner(Learner):
-    """A sequence model of actions, whose step size rises at first."""
+    """A sequence model of actions, with warm-up of its learning rate."""
 
     optimized = ("policy",)
     policy: DecisionTransformerPolicy
@@ -84,7 +84,7 @@ class DecisionTransformerLearner(Learner):
         self.first_rate = recipe.lr
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step on sequences."""
+        """Makes a gradient step on sequences."""
         self.steps += 1
         if self.steps <= self.warmup_steps:
             rate = self.tunables.get("learning_rate", self.first_rate)
@@ -93,7 +93,7 @@ class DecisionTransformerLearner(Learner):
         return update
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Towards the recorded actions, algorithm 1."""
+        """Makes a gradient step towards the recorded actions, algorithm 1."""
         columns, actions = batch.extras, batch.actions
         outputs = self.policy(batch.observations, actions, columns["returns_to_go"], columns["timesteps"])
         objective = self.objective(batch, outputs)
@@ -101,7 +101,8 @@ class DecisionTransformerLearner(Learner):
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
     def objective(self, batch: Transition, outputs: Tensor) -> Objective:
-        """Of what the policy says to do at each step: actions [B, L, A] of a Box, else [B, L, N]"""
+        """Returns the loss of the policy's outputs at each step: actions [B, L, A] for a Box, otherwise logits [B, L,
+        N]"""
         actions, valid = batch.actions, batch.valid
         assert valid is not None
         if self.policy.continuous:
@@ -112,7 +113,7 @@ class DecisionTransformerLearner(Learner):
 
     @property
     def _one(self) -> bool:
-        """Whether an action is one choice."""
+        """Whether an action is a single choice."""
         return not self.policy.codec.shape
 
 
@@ -120,7 +121,7 @@ class DecisionTransformerLearner(Learner):
 
 
 class SequenceReplay(DatasetReplay):
-    """Draws sequences of a dataset, with the returns that follow."""
+    """Draws sequences of a dataset, with their returns-to-go."""
 
     def attach(self, env: Any) -> bool:
         taken, model = super().attach(env), self.model
@@ -150,39 +151,39 @@ class SequenceReplay(DatasetReplay):
 
 @dataclass(eq=False, repr=False)
 class DecisionTransformer(OfflineAlgorithm):
-    """Decision Transformer: a sequence model of actions that is asked for a return (arXiv:2106.01345).
+    """Decision Transformer: a sequence model of actions that is conditioned on a return (arXiv:2106.01345).
 
-    :meth:`predict` keeps the last steps as its ``state``, as a policy with memory does. What is asked for should fall
-    by each reward, which :meth:`predict` does not see; ``state = model.with_rewards(state, rewards)`` passes it on.
-    ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model keeps asking for the
+    :meth:`predict` keeps the last steps as its ``state``, like a recurrent policy. The return to ask for should
+    decrease by each reward, which :meth:`predict` does not get; ``state = model.with_rewards(state, rewards)`` passes
+    it on. ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model keeps asking for the
     whole return.
 
-    ``policy_kwargs`` say how large the network is: ``width``, ``n_layers``, ``n_heads``, ``dropout``,
-    ``activation_fn``. The optimizer is AdamW with a weight decay of 1e-4.
+    ``policy_kwargs`` set the size of the network: ``width``, ``n_layers``, ``n_heads``, ``dropout``, ``activation_fn``.
+    The optimizer is AdamW with a weight decay of 1e-4.
     """
 
     learning_rate: LearningRate = 1e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64
-    """SequenceReplay per gradient step."""
+    """Sequences per gradient step."""
     gamma: WithDataset[Annotated[float, Only("a number in (0, 1]", lambda x: 0 < x <= 1)]] = 1.0
-    """Discount factor of returns-to-go; the authors' have none, which is 1."""
+    """Discount factor of returns-to-go; the authors use none, which is 1."""
     context_length: WithNetworks[Count] = 20
-    """Most steps that an action is predicted from, its own among them, K."""
+    """Largest number of steps that an action is predicted from, including its own, K."""
     target_return: Becomes[float | None, float] = later(None)
-    """Return to ask for, in the environment's units; ``None``: the best in the dataset. It may be changed at any time
-    before an episode."""
+    """Return to condition on, in the environment's units; ``None``: the best in the dataset. It may be changed at any
+    time before an episode."""
     return_scale: WithDataset[Becomes[Positive | None, float]] = later(None)
-    """Returns are divided by this number before the network reads them; ``None``: the largest magnitude of a
-    return-to-go in the dataset."""
+    """Divisor of returns before the network reads them; ``None``: the largest magnitude of a return-to-go in the
+    dataset."""
     max_episode_steps: WithNetworks[Becomes[Count | None, int]] = later(None)
-    """Times of an episode that are distinguished, later ones counting as the last; ``None``: the steps of the longest
-    episode in the dataset, beyond which nothing was learned."""
+    """Number of distinct time steps in an episode; later ones count as the last. ``None``: the length of the longest
+    episode in the dataset."""
     warmup_steps: Natural = 10_000
-    """Gradient steps over which the step size rises from 0."""
+    """Gradient steps over which the learning rate rises from 0."""
     max_grad_norm: NonNegative | None = 0.25
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    """Largest global gradient norm, above which gradients are scaled down; ``None``: no clipping."""
 
     # it draws sequences, whose returns it scales by return_scale
     replay_buffer_kwargs: Settled[None] = None
@@ -192,7 +193,7 @@ class DecisionTransformer(OfflineAlgorithm):
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     transformer = Held("policy.transformer")
-    """The network that reads sequences."""
+    """The transformer network."""
 
     # -- the policy ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class DecisionTransformer(OfflineAlgorithm):
     ) -> Graph:
         self._ask()
         graph = super().acting_graph(masks, channels_last, stochastic)
-        graph.about = {"return_scale": self.return_scale, "gamma": self.gamma}  # for what with_rewards() does
+        graph.about = {"return_scale": self.return_scale, "gamma": self.gamma}  # read by with_rewards()
         return graph
 
     def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Predicted:
@@ -222,7 +223,7 @@ class DecisionTransformer(OfflineAlgorithm):
     predict.__doc__ = OfflineAlgorithm.predict.__doc__
 
     def with_rewards(self, state: tuple[np.ndarray, ...] | None, rewards: Any) -> tuple[np.ndarray, ...] | None:
-        """The ``state`` that :meth:`predict` returned, once the rewards of its actions are known.
+        """Returns the ``state`` that :meth:`predict` returned, updated by the rewards of its actions.
 
         Args:
             state: of N environments, or of one.

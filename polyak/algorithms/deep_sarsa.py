@@ -1,7 +1,7 @@
-"""SARSA, Expected SARSA and their n-step and lambda versions, with a network.
+"""SARSA, Expected SARSA and their n-step and lambda versions, with a neural network.
 
-Sutton and Barto 2018, "Reinforcement Learning: An Introduction", sections 6.4, 6.6, 7.2 and 12.7; learned from several
-environments at once and without replay as in Mnih et al. 2016, arXiv:1602.01783, section 4.
+Sutton and Barto 2018, "Reinforcement Learning: An Introduction", sections 6.4, 6.6, 7.2 and 12.7; trained on several
+environments in parallel without replay as in Mnih et al. 2016, arXiv:1602.01783, section 4.
 
 Shapes: B batch rows, N environments, A actions.
 """
@@ -43,21 +43,21 @@ def value_loss(q: Tensor, returns: Tensor) -> Tensor:
 
 
 class DeepSARSALearner(RolloutLearner):
-    """Action values of the policy that acts."""
+    """Action values of the behaviour policy."""
 
     optimized = ("policy",)
     policy: GreedyPolicy
     max_grad_norm: Tunable[Tensor | None]
     exploration_rate: float = 0.0
-    """Probability of a random action in the rollout that is evaluated."""
+    """Probability of a random action in the evaluated rollout."""
     expected: bool = False
-    """Whether all states count by their expected values as successors, and not only those that no row holds."""
+    """Whether all successors are evaluated by expected values, rather than only those that no row holds."""
 
-    # Returns of section 12.7: sums of errors r + gamma V(s') - Q(s, a) that decay by lambda.
+    # Returns of section 12.7: sums of TD errors r + gamma V(s') - Q(s, a) that decay by lambda.
 
     @torch.no_grad()
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
-        """Values of the actions taken, and 0 for logarithms of probabilities, which nothing reads."""
+        """Returns the values of the actions taken, and 0 for the unused log-probabilities."""
         observations, actions, *_ = rows
         q = self.policy.q_net(observations)
         values = taken(q, actions.long().flatten())
@@ -68,18 +68,18 @@ class DeepSARSALearner(RolloutLearner):
         return expected_value(self.policy.q_net(successors.observations), self.exploration_rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Regress the values of the actions taken on the returns that followed."""
+        """Makes a gradient step of the values of the actions taken towards their returns."""
         objective = self.objective(batch, taken(self.policy.q_net(batch.observations), batch.actions.long().flatten()))
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
     def objective(self, batch: RolloutSamples, q: Tensor) -> Objective:
-        """q [B] of the actions taken"""
+        """Returns the value loss. q [B] of the actions taken"""
         return Objective(value_loss(q, batch.returns))
 
 
 def pass_exploration(model: Any) -> None:
-    """Pass to the learner how the policy acts, before it evaluates what that has made."""
+    """Pass the exploration rate to the learner, before it evaluates a rollout."""
     model.learner.exploration_rate, model.learner.expected = model.exploration_rate, model.expected
 
 
@@ -87,15 +87,15 @@ def pass_exploration(model: Any) -> None:
 
 
 class PassedOn(EpsilonOfRollouts):
-    """The learner is told, too: it learns the values of the policy that acts."""
+    """Epsilon that is passed to the learner, too, which evaluates the behaviour policy."""
 
     completing: ClassVar = (pass_exploration,)
 
 
 @dataclass(eq=False, repr=False)
 class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
-    """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts
-    (Sutton and Barto 2018)."""
+    """SARSA with a network: learns the values of the epsilon-greedy behaviour policy from fresh rollouts (Sutton and
+    Barto 2018)."""
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
@@ -104,8 +104,8 @@ class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
     gae_lambda: Fraction = 0.9
     """Trace decay lambda, in [0, 1]: 0 is one-step SARSA, 1 sums all rewards of the rollout (n-step SARSA)."""
     expected: bool = False
-    """Expected SARSA: the next state counts by its expected value under the policy, rather than by the value of the
-    action that was taken there. After the last step of a rollout it always does."""
+    """Expected SARSA: bootstrap from the expected value of the next state under the policy, rather than from the value
+    of the action taken there. After the last step of a rollout it always does."""
 
     made_of: ClassVar[MadeOf] = {"epsilon": PassedOn}
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner

@@ -1,8 +1,8 @@
 """Conservative Q-Learning for discrete actions.
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-Learning for Offline Reinforcement Learning", arXiv:2006.04779.
-Equation numbers are theirs. DQN, or QR-DQN, that thinks little of actions that the data do not show; the sum over all
-actions, which :mod:`polyak.algorithms.cql` estimates, is exact here.
+Equation numbers refer to it. DQN, or QR-DQN, with a penalty on high values of actions outside the data; the sum over
+all actions, which :mod:`polyak.algorithms.cql` estimates, is exact here.
 
 Shapes: B batch rows, A actions, N quantiles.
 """
@@ -35,7 +35,7 @@ def conservative_gap(q: Tensor, actions: Tensor) -> Tensor:
 
 
 class DiscreteCQLLearner(DQNLearner):
-    """Adds the penalty to the objective of DQN, and of what extends it by other numbers for each action."""
+    """Adds the penalty to the objective of DQN, and of its extensions with several numbers per action."""
 
     conservative_weight: Tunable[Tensor]
 
@@ -46,15 +46,15 @@ class DiscreteCQLLearner(DQNLearner):
         return bellman.plus(self.conservative_weight * gap, conservative_gap=gap.detach())
 
     def means(self, q: Tensor) -> Tensor:
-        """The action values that are compared, of what is predicted: [B, A]"""
+        """Returns the action values of a prediction: [B, A]"""
         return q
 
 
 class QuantileCQLLearner(DiscreteCQLLearner, QRDQNLearner):
-    """The same of quantiles."""
+    """Conservative Q-learning with quantiles."""
 
     def means(self, q: Tensor) -> Tensor:
-        """Means of quantiles: [B, N, A] -> [B, A]"""
+        """Returns the means of quantiles: [B, N, A] -> [B, A]"""
         return q.mean(1)
 
 
@@ -63,14 +63,14 @@ class QuantileCQLLearner(DiscreteCQLLearner, QRDQNLearner):
 
 @dataclass(eq=False, repr=False)
 class DiscreteCQL(CarefulTargets, OfflineAlgorithm, DQN):
-    """Conservative Q-Learning for discrete actions: DQN that thinks little of what the data do not show
+    """Conservative Q-Learning for discrete actions: DQN that penalises high values of actions outside the data
     (arXiv:2006.04779)."""
 
     _: KW_ONLY
     conservative_weight: NonNegative = 1.0
-    """How much the gap between all actions and the recorded ones counts, relative to the temporal-difference loss."""
+    """Weight of the gap between all actions and the recorded ones, relative to the temporal-difference loss."""
     n_quantiles: WithNetworks[Count | None] = None
-    """Learn so many quantiles of returns, as QR-DQN does, whose means are compared; ``None``: values alone."""
+    """Learn this many quantiles of returns, like QR-DQN, whose means are compared; ``None``: values only."""
 
     learner_class: ClassVar[type[Learner]] = DiscreteCQLLearner
 

@@ -1,8 +1,8 @@
 """Soft Actor-Critic for discrete actions (DiscreteSAC).
 
-Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings", arXiv:1910.07207. Equation numbers are his.
+Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings", arXiv:1910.07207. Equation numbers refer to it.
 
-Where SAC samples an action, this takes the exact mean over all of them.
+It replaces SAC's sampled actions by the exact expectation over all actions.
 
 Shapes: B batch rows, A actions, K critics.
 """
@@ -28,7 +28,7 @@ from polyak.nn.policies.categorical import CategoricalPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf
 
-# -- losses; those of critics and temperature are SAC's ----------------------------------------------------------------
+# -- losses; those of critics and temperature are SAC's ---------------------------------------------------------------
 
 
 def soft_value(q: Tensor, log_pi: Tensor, alpha: Tensor) -> Tensor:
@@ -48,13 +48,13 @@ def actor_loss(q: Tensor, log_pi: Tensor, alpha: Tensor) -> Tensor:
 
 
 class DiscreteSACLearner(SACLearner):
-    """Actor, critics with targets, and the temperature."""
+    """Actor, critics with target networks, and the temperature."""
 
     policy: CategoricalPolicy  # type: ignore[assignment]
-    use_sde: bool = False  # of the choices of this actor there is no such noise
+    use_sde: bool = False  # gSDE does not apply to discrete actions
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """Algorithm 1."""
+        """Makes the gradient steps of algorithm 1."""
         policy, alpha = self.policy, self.temperature()
         update = self.improve_critics(batch, alpha)
 
@@ -72,13 +72,13 @@ class DiscreteSACLearner(SACLearner):
         return update._replace(metrics={**update.metrics, **metrics, **actor.metrics})
 
     def estimates(self, batch: Transition) -> Tensor:
-        """What the critics say of the actions taken. -> [K, B]"""
+        """Returns the critics' Q-values of the actions taken. -> [K, B]"""
         taken = batch.actions.long().view(1, -1, 1).expand(self.policy.n_critics, -1, -1)
         return self.policy.critic.q_values(batch.observations).gather(2, taken).squeeze(2)
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
-        """What the critics regress on, eq. 3 and 10 with target critics. -> [B]"""
+        """Returns the target Q-values of eq. 3 and 10, by the target critics. -> [B]"""
         log_pi = self.policy.actor.get_distribution(batch.next_observations).logits
         next_q = self.policy.critic_target.q_values(batch.next_observations)
         return batch.rewards + batch.discounts * soft_value(next_q, log_pi, alpha)
@@ -86,11 +86,11 @@ class DiscreteSACLearner(SACLearner):
     def actor_objective(  # type: ignore[override]
         self, batch: Transition, log_pi: Tensor, q: Tensor, alpha: Tensor
     ) -> Objective:
-        """Of the actor. log_pi [B, A] of all actions and q [K, B, A], without a gradient"""
+        """Returns the actor's loss. log_pi [B, A] of all actions and q [K, B, A], without a gradient"""
         return Objective(actor_loss(q, log_pi, alpha))
 
     def temperature_objective(self, log_prob: Tensor) -> Objective:
-        """Of the temperature, eq. 11. Mean log_prob [B] of the actor's choices: minus the entropy"""
+        """Returns the temperature's loss, eq. 11. Mean log_prob [B] of the actor's actions: minus the entropy"""
         largest = math.log(self.policy.actor.action_family.action_dim)
         return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy * largest))
 
@@ -105,19 +105,19 @@ class DiscreteSAC(Spaced, Entropy, OffPolicyAlgorithm):
 
     _: KW_ONLY
     target_entropy: Fraction = 0.1
-    """Entropy to hold when alpha is learned, as a fraction of the largest, log A of A actions, in [0, 1]. The paper's
-    is 0.98: almost uniform, so that where every choice matters it cannot settle on the better one."""
+    """Target entropy when alpha is learned, as a fraction of the maximum, log A of A actions, in [0, 1]. The paper uses
+    0.98, which is almost uniform, so that the policy cannot settle on better actions."""
 
     made_of: ClassVar[MadeOf] = {"temperature": Temperature}
     learner_class: ClassVar[type[Learner]] = DiscreteSACLearner
     policies: ClassVar = policy_aliases(CategoricalPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     actor = Held("policy.actor")
-    """The network that acts."""
+    """The actor network."""
     critic = Held("policy.critic")
-    """The networks of action values."""
+    """The critic networks."""
     critic_target = Held("policy.critic_target")
-    """Their lagging copies."""
+    """The target critics."""
 
     card: ClassVar[Card] = Card(
         idea="SAC with exact means over all actions",

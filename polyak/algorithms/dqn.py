@@ -1,7 +1,6 @@
 """Deep Q-Network (DQN).
 
-Mnih et al. 2015, "Human-level control through deep reinforcement learning", Nature 518; its extensions by others are
-options.
+Mnih et al. 2015, "Human-level control through deep reinforcement learning", Nature 518; later extensions are options.
 
 Shapes: B batch rows, A actions, K numbers for each action.
 """
@@ -45,27 +44,27 @@ from polyak.schedules import LinearSchedule
 from polyak.warning import warn_user
 
 FORBIDDEN = -1e8
-"""Value of an action that masks forbid: finite, so that 0 times it is 0."""
+"""Value of a masked action: finite, so that 0 times it is 0."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
 def taken(values: Tensor, actions: Tensor) -> Tensor:
-    """What actions [B] are worth: values [B, A] -> [B], or of K numbers for each action [B, K, A] -> [B, K]"""
+    """Returns the values of actions [B]: values [B, A] -> [B], or with K numbers per action [B, K, A] -> [B, K]"""
     index = actions.view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
     return values.gather(-1, index).squeeze(-1)
 
 
 def allowed(q: Tensor, masks: Tensor | None) -> Tensor:
-    """Values so low that nothing forbidden is chosen. q [B, A], masks [B, A] bool or None: all are allowed -> [B, A]"""
+    """Masks the values of forbidden actions. q [B, A], masks [B, A] bool or None: all are allowed -> [B, A]"""
     return q if masks is None else q.masked_fill(~masks, FORBIDDEN)
 
 
 def soft_backup(values: Tensor, q: Tensor, temperature: Tensor) -> Tensor:
     """sum_a pi(a) (z(a) - temperature log pi(a)) with pi = softmax(q / temperature): arXiv:2007.14430 eq. 1.
 
-    What is worth how much under the policy that Munchausen learning improves. values z [B, A] or [B, K, A], q [B, A] ->
-    [B] or [B, K]
+    This is the value under the softmax policy of Munchausen learning. values z [B, A] or [B, K, A], q [B, A] -> [B] or
+    [B, K]
     """
     scaled_log = soft_log_policy(q, temperature)
     policy = (scaled_log / temperature).exp()
@@ -83,7 +82,7 @@ def q_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 class DQNLearner(Learner):
-    """Action values and their target."""
+    """A Q-network and its target network."""
 
     optimized = ("policy",)
     policy: ValuePolicy
@@ -100,7 +99,7 @@ class DQNLearner(Learner):
         polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Regress what is predicted of the actions taken on their targets; noisy layers draw again for each of both."""
+        """Makes a gradient step towards the target Q-values; noisy layers draw new noise for target and prediction."""
         with self.policy.drawing():
             target = self.td_target(batch)
             objective = self.objective(batch, self.predicted(batch), target)
@@ -108,22 +107,22 @@ class DQNLearner(Learner):
         return Update({"loss": objective.loss.detach(), **objective.metrics}, objective.td_error)
 
     def predicted(self, batch: Transition) -> Tensor:
-        """What the online network says of every action: [B, A]"""
+        """Returns the online network's outputs for every action: [B, A]"""
         return self.q_values(self.policy.q_net, batch.observations)
 
     def q_values(self, network: Any, observations: Obs) -> Tensor:
-        """Of every action, by one of the two networks: [B, A]"""
+        """Returns the Q-values of every action, by one of the two networks: [B, A]"""
         values: Tensor = network(observations)
         return values
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """y = r + gamma max_a Q_target(s', a), algorithm 1, or what the options put in its place. -> [B]"""
+        """Returns y = r + gamma max_a Q_target(s', a), algorithm 1, or the target of the options. -> [B]"""
         next_q = self.q_values(self.policy.q_net_target, batch.next_observations)
         return self.rewards(batch) + batch.discounts * self.backup(batch, next_q, next_q)
 
     def rewards(self, batch: Transition) -> Tensor:
-        """[B]; Munchausen learning adds the scaled logarithm of the policy to them."""
+        """Returns the rewards [B]; Munchausen learning adds the scaled log-policy."""
         if not self.munchausen:
             return batch.rewards
         q, actions = self.q_values(self.policy.q_net_target, batch.observations), batch.actions.long()
@@ -132,7 +131,9 @@ class DQNLearner(Learner):
         return batch.rewards + munchausen_bonus(q, actions, self.munchausen_alpha, temperature, least)
 
     def backup(self, batch: Transition, next_q: Tensor, values: Tensor) -> Tensor:
-        """Of what there is for each next action, values [B, A] or [B, K, A], what the next state is worth.
+        """Returns the value of the successor states, from outputs for each next action: values [B, A] or [B, K, A].
+
+        next_q [B, A]: their means, by the target network. -> [B] or [B, K]
 
         next_q [B, A]: their means, by the target network. -> [B] or [B, K]
         """
@@ -142,12 +143,13 @@ class DQNLearner(Learner):
         return taken(values, self.next_actions(batch, next_q))
 
     def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
-        """The best by the target network, or by the online one: double Q-learning, arXiv:1509.06461 eq. 4. -> [B]"""
+        """Returns the greedy actions of the target network, or the online one: double Q-learning, arXiv:1509.06461 eq.
+        4. -> [B]"""
         q = self.q_values(self.policy.q_net, batch.next_observations) if self.double else next_q
         return allowed(q, batch.extras.get("next_masks")).argmax(1)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """q [B, A] of every action, target [B] of those taken"""
+        """Returns the Huber loss. q [B, A] of every action, target [B] of those taken"""
         chosen = taken(q, batch.actions.long())
         return Objective(q_loss(chosen, target, batch.weights), td_error=(chosen - target).detach().abs())
 
@@ -156,12 +158,12 @@ class DQNLearner(Learner):
 
 
 def tick(model: Any) -> None:
-    """After a step of all environments, or a gradient step from a dataset alone: the target network's clock ticks."""
+    """Count a step of all environments, or, in offline training, a gradient step."""
     model.target_clock.tick()
 
 
 class TargetClock(Part):
-    """Counts the steps between two updates of the target network."""
+    """Updates the target network at fixed intervals."""
 
     after_step: ClassVar = (tick,)
     calls = 0
@@ -176,7 +178,7 @@ class TargetClock(Part):
         self.calls = 0
 
     def tick(self) -> None:
-        """A step of all environments, or one gradient step from a dataset alone."""
+        """Count a step, and update the target network if it is due."""
         model = self.model
         self.calls += 1
         if self.calls % max(model.target_update_interval // model.n_envs, 1) == 0:
@@ -191,13 +193,13 @@ class TargetClock(Part):
 
 
 class NoisyEpsilon(EpsilonOfSteps):
-    """Random actions, unless noise in the network takes their place."""
+    """Epsilon-greedy exploration, disabled if the network has noisy layers."""
 
     def make_schedule(self) -> LinearSchedule:
         return LinearSchedule(0.0, 0.0, 1.0) if self.model.noisy else super().make_schedule()
 
     def build(self) -> None:
-        """Runners elsewhere are told for each step."""
+        """Let remote runners compute epsilon for each step."""
         if isinstance(runner := self.model.runner, RunnerGroup):
             runner.epsilon_after = lambda steps: self.schedule(1.0 - float(steps) / float(self.model._total_timesteps))
 
@@ -233,7 +235,7 @@ class Extensions(Part):
                 require(value == field.default, field.name, value, why)
 
     def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Of the network only what differs from a plain one, since a policy of one's own may know nothing else."""
+        """Adds the network's options that differ from their defaults, since a user's policy may not take the others."""
         own: dict[str, Any] = {"dueling": self.model.dueling} if self.model.dueling else {}
         return own | ({"sigma0": self.model.sigma0} if self.model.noisy else {}) | options
 
@@ -247,31 +249,31 @@ class DQN(Greedy, OffPolicyAlgorithm):
     batch_size: Count = 32
     """Transitions per gradient step."""
     tau: Fraction = 1.0
-    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    """Update rate of the target network at each of its updates, in [0, 1]; 1 copies."""
     train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(4)
-    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    """Steps to collect before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
     double: bool = False
-    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    """Double Q-learning: the online network chooses the next action, the target network evaluates it
     (arXiv:1509.06461)."""
     dueling: WithNetworks[bool | Literal["max"]] = False
-    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581).
-    ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq. 8)."""
+    """Separate streams for state values and advantages, each with its own last hidden layer (arXiv:1511.06581).
+    ``True`` subtracts the mean advantage (eq. 9), ``"max"`` the maximum (eq. 8)."""
     noisy: WithNetworks[bool] = False
-    """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
+    """Replace random actions by learned noise in the weights of the last hidden layer and the output
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
     sigma0: WithNetworks[Positive] = 0.5
-    """First size of that noise; it is divided by the root of a layer's number of inputs."""
+    """Initial size of that noise; it is divided by the square root of a layer's number of inputs."""
     munchausen: bool = False
-    """Add the scaled logarithm of the policy, a softmax of the values, to rewards, and let its entropy count
-    (Munchausen learning, arXiv:2007.14430)."""
+    """Munchausen learning (arXiv:2007.14430): add the scaled log-policy, a softmax of the values, to rewards, and its
+    entropy to the target."""
     munchausen_alpha: Fraction = 0.9
-    """Weight of that bonus."""
+    """Weight of the Munchausen bonus."""
     munchausen_temperature: Positive = 0.03
-    """Temperature of the softmax."""
+    """Temperature of the softmax policy."""
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
-    """Least bonus, before it is weighted."""
+    """Lower bound of the bonus, before it is weighted."""
 
     made_of: ClassVar[MadeOf] = {"target_clock": TargetClock, "epsilon": NoisyEpsilon, "extensions": Extensions}
     supports_masks: ClassVar[bool] = True
@@ -279,7 +281,7 @@ class DQN(Greedy, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net_target = Held("policy.q_net_target")
-    """Its lagging copy."""
+    """The target Q-network."""
     _n_calls = Held[int]("target_clock.calls")
 
     card: ClassVar[Card] = Card(

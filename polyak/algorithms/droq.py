@@ -1,8 +1,8 @@
 """Dropout Q-functions (DroQ).
 
 Hiraoka, Imagawa, Hashimoto, Onishi and Tsuruoka 2022, "Dropout Q-Functions for Doubly Efficient Reinforcement
-Learning", arXiv:2110.02034. REDQ with two critics instead of ten: dropout makes each of them an ensemble, and layer
-normalisation keeps it stable. The gradient steps are those of REDQ.
+Learning", arXiv:2110.02034. REDQ with two critics instead of ten: dropout turns each of them into an ensemble, and
+layer normalisation stabilises it. The gradient steps are those of REDQ.
 
 Shapes: B batch rows.
 """
@@ -27,8 +27,8 @@ from polyak.parts.part import MadeOf, of_policy
 
 
 def q_network(inputs: int, net_arch: Sequence[int], activation_fn: Activation, dropout_rate: float) -> nn.Sequential:
-    """A perceptron [B, inputs] -> [B, 1] whose hidden layers are weights, dropout, layer normalisation and activation,
-    in this order, section 3."""
+    """Returns a perceptron [B, inputs] -> [B, 1] whose hidden layers are linear, dropout, layer normalisation and
+    activation, in this order, section 3."""
 
     def dropout(width: int) -> nn.Module:
         return nn.Dropout(dropout_rate)
@@ -37,25 +37,25 @@ def q_network(inputs: int, net_arch: Sequence[int], activation_fn: Activation, d
 
 
 class DropoutCritic(ContinuousCritic):
-    """K action-value functions that drop out hidden units while they learn, and their targets with them.
+    """K Q-functions with dropout during training, in their target networks, too.
 
-    All values of algorithm 2 are drawn so: those in the target, those that are fitted to it, and those that the actor
-    climbs. In evaluation nothing is dropped.
+    Dropout applies to all values of algorithm 2: targets, predictions, and the actor's objective. In evaluation mode
+    there is no dropout.
 
     Args:
         *args: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
-        dropout_rate: probability that a hidden unit is dropped, in [0, 1).
+        dropout_rate: dropout probability of a hidden unit, in [0, 1).
         **kwargs: as ``args``.
     """
 
     target_switches: ClassVar[bool] = True
 
     def __init__(self, *args: Any, dropout_rate: float = 0.01, **kwargs: Any) -> None:
-        self.dropout_rate = dropout_rate  # before the networks, which are made with it
+        self.dropout_rate = dropout_rate  # before the networks, which depend on it
         super().__init__(*args, **kwargs)
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
+        """Returns one of the K perceptrons on concatenated features and actions: [B, inputs] -> [B, 1]."""
         return q_network(inputs, self.net_arch, self.activation_fn, self.dropout_rate)
 
 
@@ -68,10 +68,9 @@ class DroQ(ManyUpdates, SAC):
 
     _: KW_ONLY
     n_critics: WithNetworks[Count] = 2
-    """Critics."""
+    """Number of critics."""
     dropout_rate: WithNetworks[Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)]] = 0.01
-    """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
-    bodies."""
+    """Dropout probability of a critic's hidden units. The authors use 0.0001 to 0.1, higher for more complex bodies."""
 
     made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics", "dropout_rate")}
     policies: ClassVar = policy_aliases(

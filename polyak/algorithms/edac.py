@@ -1,8 +1,8 @@
 """Ensemble-Diversified Actor Critic (EDAC), and SAC with an ensemble of N critics (SAC-N).
 
 An, Moon, Kim and Song 2021, "Uncertainty-Based Offline Reinforcement Learning with Diversified Q-Ensemble",
-arXiv:2110.01548. SAC whose target and actor take the smallest of many critics, which is small where they disagree: away
-from the data. So that fewer of them do, their slopes along actions are kept from pointing the same way.
+arXiv:2110.01548. SAC whose target and actor use the minimum of many critics, which is low where they disagree: away
+from the data. So that fewer critics suffice, their gradients with respect to actions are kept from aligning.
 
 Shapes: B batch rows, A action dimensions, N critics.
 """
@@ -25,7 +25,7 @@ from polyak.learning.learner import Learner, Tunable, Update
 from polyak.parts.part import MadeOf, of_policy
 
 TINY = 1e-10
-"""Added to the lengths of slopes: a critic that is flat somewhere has no direction there."""
+"""Added to the norms of gradients: a critic that is constant somewhere has no direction there."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ TINY = 1e-10
 def alignment(slopes: Tensor) -> Tensor:
     """1 / (N - 1) sum_{i != j} cos(dQ_i/da, dQ_j/da) of each row, eq. 5 and section 4. slopes [N, B, A] -> [B]
 
-    Over all pairs, i = j too, the products of unit vectors add up to the square of the vectors' sum.
+    Over all pairs, i = j included, the products of unit vectors add up to the square of the vectors' sum.
     """
     units = slopes / (slopes.norm(dim=2, keepdim=True) + TINY)
     pairs = units.sum(0).square().sum(1) - units.square().sum((0, 2))
@@ -43,7 +43,7 @@ def alignment(slopes: Tensor) -> Tensor:
 def diversity_loss(slopes: Tensor, weights: Tensor) -> Tensor:
     """1/2 E[ES], the gradient-diversity term of algorithm 1. slopes [N, B, A], weights [B] of rows -> []
 
-    The half is that of SAC's squared errors, which algorithm 1 does not have.
+    The half matches the half of SAC's squared errors, which algorithm 1 does not have.
     """
     return 0.5 * (weights * alignment(slopes)).mean()
 
@@ -52,12 +52,12 @@ def diversity_loss(slopes: Tensor, weights: Tensor) -> Tensor:
 
 
 class EDACLearner(SACLearner):
-    """SAC's steps with an ensemble of critics that disagree where there are no data."""
+    """SAC's gradient steps with an ensemble of critics that disagree outside of the data."""
 
     eta: Tunable[float]
 
     def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
-        """Algorithm 1; without ``eta`` it is SAC's, and so SAC-N."""
+        """Makes the critics' step of algorithm 1; without ``eta`` it is SAC's, which gives SAC-N."""
         if self.eta == 0:
             return super().improve_critics(batch, alpha)
         target = self.td_target(batch, alpha)
@@ -68,7 +68,8 @@ class EDACLearner(SACLearner):
         return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def estimates_and_slopes(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """What the critics say of the batch's actions, and its gradients by these, differentiable: [N, B], [N, B, A]"""
+        """Returns the critics' Q-values of the batch's actions, and their differentiable action gradients: [N, B], [N,
+        B, A]"""
         actions = batch.actions.flatten(1).detach().requires_grad_()
         each = self.policy.critic(batch.observations, actions)
         slopes = [torch.autograd.grad(q.sum(), actions, create_graph=True)[0] for q in each]
@@ -80,16 +81,16 @@ class EDACLearner(SACLearner):
 
 @dataclass(eq=False, repr=False)
 class EDAC(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
-    """Ensemble-Diversified Actor Critic: SAC with many critics that are kept apart (arXiv:2110.01548).
+    """Ensemble-Diversified Actor Critic: SAC with many diversified critics (arXiv:2110.01548).
 
     With ``eta=0`` it is SAC-N.
     """
 
     _: KW_ONLY
     n_critics: WithNetworks[Count] = 10
-    """Critics in the ensemble, N. Of SAC-N the authors need up to 500."""
+    """Number of critics, N. For SAC-N the authors need up to 500."""
     eta: NonNegative = 1.0
-    """Weight of the term that keeps the critics' slopes apart, relative to squared errors; 0: there is none."""
+    """Weight of the diversity term of the critics' action gradients, relative to squared errors; 0: none."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature, "network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = EDACLearner

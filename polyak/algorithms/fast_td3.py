@@ -1,9 +1,9 @@
-"""FastTD3: TD3 for many environments and little time.
+"""FastTD3: TD3 for many parallel environments and short training times.
 
 Seo et al. 2025, "FastTD3: Simple, Fast, and Capable Reinforcement Learning for Humanoid Control", arXiv:2505.22642.
-Many environments at once, large batches, a few updates for each of their steps, critics that learn distributions of
-returns, wide networks with weight decay, and exploration noise of another size in every environment. Observations
-should be normalised (``VecNormalize(env, norm_reward=False)``).
+Many environments in parallel, large batches, a few updates per step, critics that learn return distributions, wide
+networks with weight decay, and exploration noise of a different size in every environment. Observations should be
+normalised (``VecNormalize(env, norm_reward=False)``).
 
 Shapes: B batch rows, A action dimensions, K critics, N atoms. Actions are in units of the action space scaled to
 [-1, 1].
@@ -42,13 +42,13 @@ from polyak.parts.replay import ExperienceReplay
 
 
 def smaller(probs: Tensor, q: Tensor) -> Tensor:
-    """Of each row's distributions that of the smallest mean. probs [K, B, N], means q [K, B] -> [B, N]"""
+    """Selects each row's distribution of the smallest mean. probs [K, B, N], means q [K, B] -> [B, N]"""
     chosen = q.argmin(0)
     return probs.gather(0, chosen[None, :, None].expand(1, *probs.shape[1:])).squeeze(0)
 
 
 def critic_loss(log_probs: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """sum_k E[-sum_n m_n log p_kn], as of C51 (arXiv:1707.06887). [K, B, N], target m [B, N], weights [B] -> []"""
+    """sum_k E[-sum_n m_n log p_kn], as in C51 (arXiv:1707.06887). [K, B, N], target m [B, N], weights [B] -> []"""
     return -(weights * (target * log_probs).sum(2)).mean(1).sum()
 
 
@@ -56,18 +56,18 @@ def critic_loss(log_probs: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 class FastTD3Learner(TD3Learner):
-    """TD3's steps on distributions."""
+    """TD3's gradient steps with return distributions."""
 
     clipped_double_q: Tunable[bool]
 
     def estimates(self, batch: Transition) -> Tensor:
-        """Logits of the batch's actions. -> [K, B, N]"""
+        """Returns the critics' logits of the batch's actions. -> [K, B, N]"""
         critic: Any = self.policy.critic
         return critic.logits(batch.observations, batch.actions)
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """Distributions that the critics regress on. -> [B, N]"""
+        """Returns the target distributions. -> [B, N]"""
         critic: Any = self.policy.critic_target
         next_actions = self.policy.actor_target(batch.next_observations)
         next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
@@ -78,14 +78,14 @@ class FastTD3Learner(TD3Learner):
         return project(probs, atoms, critic.support)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. Logits q [K, B, N] of the batch's actions, target [B, N]"""
+        """Returns the critics' loss. Logits q [K, B, N] of the batch's actions, target [B, N]"""
         critic: Any = self.policy.critic
         td_error = (critic.mean(q.detach()) - target @ critic.support).abs().mean(0)
         clamped = clamped_share(target, batch.rewards, batch.discounts, critic.support)
         return Objective(critic_loss(q.log_softmax(2), target, batch.weights), {"clamped_share": clamped}, td_error)
 
     def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
-        """The smallest of the critics' values, or their mean. -> [B]"""
+        """Returns the smallest of the critics' Q-values, or their mean. -> [B]"""
         q = self.policy.critic.q_values(batch.observations, actions)
         return q.amin(0) if self.clipped_double_q else q.mean(0)
 
@@ -94,7 +94,7 @@ class FastTD3Learner(TD3Learner):
 
 
 class LargeBatches(ExperienceReplay):
-    """Replays in few and large batches."""
+    """Replays few, large batches."""
 
     few_updates: ClassVar = True
     explores_by: ClassVar = (*ExperienceReplay.explores_by, "noise_min", "noise_max")
@@ -113,22 +113,22 @@ class FastTD3(TD3):
     gradient_steps: Count = 2
     """Gradient steps for each step of the vectorised environment."""
     tau: Fraction = 0.1
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    """Update rate of the target networks, in [0, 1]; 1 copies."""
     target_policy_noise: NonNegative | None = 0.001
-    """Standard deviation of the normal noise that smooths the target actions; ``None``: the noise is uniform in
+    """Standard deviation of the normal target policy smoothing noise; ``None``: noise is uniform in
     [-target_noise_clip, target_noise_clip]."""
     clipped_double_q: bool = True
-    """Learn from the critic of the smaller value; ``False`` takes the mean of both."""
+    """Use the critic of the smaller mean for target and actor; ``False`` uses the mean of both."""
     noise_min: NonNegative = 0.001
-    """Least standard deviation of exploration noise: each environment draws its own for every episode."""
+    """Smallest standard deviation of exploration noise: each environment draws its own for every episode."""
     noise_max: NonNegative = 0.4
     """Largest standard deviation of exploration noise."""
     n_atoms: WithNetworks[AtLeastTwo] = 101
-    """Atoms of a distribution."""
+    """Number of atoms of a distribution."""
     v_min: WithNetworks[float] = -250.0
-    """The first atom: discounted returns below it count as this."""
+    """The first atom: lower discounted returns are clamped to it."""
     v_max: WithNetworks[float] = 250.0
-    """The last atom: discounted returns above it count as this."""
+    """The last atom: higher discounted returns are clamped to it."""
     weight_decay: WithOptimizer[NonNegative] = 0.1
     """Decoupled weight decay of the optimizers (AdamW)."""
 

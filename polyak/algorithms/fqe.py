@@ -1,9 +1,9 @@
 """Fitted Q Evaluation (FQE).
 
-Le, Voloshin and Yue 2019, "Batch Policy Learning under Constraints", arXiv:1903.08738. Algorithm numbers are theirs;
-their costs are rewards here, and each of their regressions is a stretch of gradient steps towards lagging critics.
+Le, Voloshin and Yue 2019, "Batch Policy Learning under Constraints", arXiv:1903.08738. Algorithm numbers refer to it;
+its costs are rewards here, and each of its regressions is a series of gradient steps towards target critics.
 
-Shapes: B batch rows, K critics, M actions in a state, A action dimensions or choices.
+Shapes: B batch rows, K critics, M actions in a state, A action dimensions or discrete actions.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -42,7 +42,7 @@ from polyak.seeding import random_states_kept
 from polyak.warning import advise
 
 CHOICES = "next_choices"
-"""The column that holds what the evaluated policy does in each successor."""
+"""The column with the evaluated policy's actions in each successor state."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ CHOICES = "next_choices"
 def bellman_target(rewards: Tensor, discounts: Tensor, next_values: Tensor) -> Tensor:
     """y_k = r + gamma E[Q_k(s', a'), a' ~ pi(s')], algorithm 3. rewards, discounts [B]; next_values [K, B] -> [K, B]
 
-    Each critic has a target of its own. A discount is 0 where s' is terminal, and gamma at a time limit.
+    Each critic has its own target. Discounts are 0 if s' is terminal, and gamma if the episode was truncated.
     """
     return rewards + discounts * next_values
 
@@ -64,7 +64,7 @@ def regression_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 class FQELearner(Learner):
-    """Critics and lagging copies of them."""
+    """Critics and their target networks."""
 
     optimized = ("critic",)
     policy: EvaluationPolicy
@@ -72,13 +72,13 @@ class FQELearner(Learner):
     target_update_interval: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step; then the targets follow."""
+        """Makes a gradient step, then updates the targets."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
         return update
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """One step of the regression in algorithm 3."""
+        """Makes a step of the regression in algorithm 3."""
         target = self.td_target(batch)
         critic = self.critic_objective(batch, self.estimates(batch), target)
         self.minimise("critic", critic.loss)
@@ -89,17 +89,17 @@ class FQELearner(Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """What the critics regress on. -> [K, B]"""
+        """Returns the target Q-values. -> [K, B]"""
         policy = self.policy
         next_values = policy.values(policy.critic_target, batch.next_observations, batch.extras[CHOICES])
         return bellman_target(batch.rewards, batch.discounts, next_values)
 
     def estimates(self, batch: Transition) -> Tensor:
-        """What the critics say of the recorded actions. -> [K, B]"""
+        """Returns the critics' Q-values of the recorded actions. -> [K, B]"""
         return self.policy.q_values(self.policy.critic, batch.observations, batch.actions)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. q [K, B] of the recorded actions, target [K, B]"""
+        """Returns the critics' loss. q [K, B] of the recorded actions, target [K, B]"""
         return Objective(regression_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
 
 
@@ -110,12 +110,12 @@ Target = Annotated[Any, Only("a model, anything else with predict(), or a functi
 
 
 class Choices(DatasetReplay):
-    """Replays a dataset with what the policy that is evaluated would choose in each state."""
+    """Replays a dataset with the evaluated policy's actions in each state."""
 
     initial: tuple[Any, np.ndarray] | None = None
-    """The first observations of the dataset's episodes, and what the policy chooses there."""
+    """The first observations of the dataset's episodes, and the policy's actions there."""
     _shape: tuple[int, ...] = ()
-    """Of the choices in a state that is a Box."""
+    """Shape of the policy's actions in one state, for a Box."""
 
     def columns(self) -> tuple[Column, ...]:
         return (Column(CHOICES, np.float32, self._shape),)
@@ -138,7 +138,7 @@ class Choices(DatasetReplay):
         self.memory.recorded.fill(extended, model.policy.codec.from_env, self.rewards)
 
     def choices_in(self, observations: ArrayObs) -> np.ndarray:
-        """What the policy chooses in N states, in the critics' units: [N, M, A], or probabilities [N, A]."""
+        """Returns the policy's actions in N states, in the critics' units: [N, M, A], or probabilities [N, A]."""
         model = self.model
         model._check_target()
         found = choices_of(model.target, observations, model.action_space, model.n_samples, model.deterministic)
@@ -150,32 +150,31 @@ class Choices(DatasetReplay):
 
 @dataclass(eq=False, repr=False)
 class FQE(OfflineAlgorithm):
-    """Fitted Q Evaluation: what a given policy would earn, learned from a dataset that others recorded
-    (arXiv:1903.08738).
+    """Fitted Q Evaluation: the value of a given policy, from a dataset that other policies recorded (arXiv:1903.08738).
 
-    The policy is asked once, at construction, what it does in every state of the dataset, and never changes;
-    :meth:`predict` answers with its actions. A model's file holds it, if it is a model of polyak's; others are given
-    again: ``FQE.load(path, target=...)``. What critics say needs neither.
+    The policy's actions in every state of the dataset are computed once, at construction, and never change;
+    :meth:`predict` returns its actions. A model's file holds the policy if it is a model of polyak's; others must be
+    passed again: ``FQE.load(path, target=...)``. The critics' values need neither.
     """
 
     _: KW_ONLY
     gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
     prioritized: Reload[bool | dict[str, Any]] = False
-    """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
-    A dict sets ``kind``, ``alpha``, ``beta``, ``final_beta`` and ``eps``, as for :class:`~polyak.DQN`."""
+    """Prioritised replay by temporal-difference error, with importance weights (arXiv:1511.05952). A dict sets
+    ``kind``, ``alpha``, ``beta``, ``final_beta`` and ``eps``, as for :class:`~polyak.DQN`."""
     target: Annotated[Target | None, CHOSEN] = None
-    """The policy to evaluate: a model, anything else with ``predict``, or a function of one observation."""
+    """The policy to evaluate: a model, another object with ``predict``, or a function of one observation."""
     deterministic: Annotated[bool, CHOSEN] = False
-    """Evaluate its likeliest actions, as ``evaluate_policy`` plays, instead of its distribution. Of discrete actions,
-    a policy that gives no probabilities is taken at its deterministic choice in either case."""
+    """Evaluate its most likely actions, as ``evaluate_policy`` does, instead of its distribution. For discrete actions,
+    a policy without probabilities is always evaluated by its deterministic actions."""
     n_samples: Annotated[Count, CHOSEN] = 4
-    """Continuous actions of a stochastic policy that are drawn in each state, for the mean of their values."""
+    """Continuous actions of a stochastic policy that are sampled in each state, to average their values."""
     n_critics: WithNetworks[Count] = 1
-    """Critics, each with a target of its own: how far they differ shows what the data leave open."""
+    """Number of critics, each with its own target: their spread shows what the data leave uncertain."""
     tau: Fraction = 0.02
-    """Rate at which target networks follow, in [0, 1]; 1 copies. Values travel back along episodes in some
-    1 / (tau (1 - gamma)) gradient steps: learn for several times as many."""
+    """Update rate of the target networks, in [0, 1]; 1 copies. Values propagate along episodes within about 1 / (tau (1
+    - gamma)) gradient steps: train for several times as many."""
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
 
@@ -185,9 +184,9 @@ class FQE(OfflineAlgorithm):
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     replay = cast(Choices, None)  # a part, no hyper-parameter
     critic = Held("policy.critic")
-    """The networks of action values."""
+    """The critic networks."""
     critic_target = Held("policy.critic_target")
-    """Their lagging copies."""
+    """The target critics."""
 
     acting_graph = not_exported("it evaluates a policy and has none of its own. Export the model that it evaluates")
 
@@ -202,7 +201,7 @@ class FQE(OfflineAlgorithm):
     # -- the dataset, and what the policy does in it -------------------------------------------------------------------
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
-        """Refused: an environment would show what a policy earns, without an estimate."""
+        """Raises an error: in an environment a policy's return can be measured without an estimate."""
         require(False, "env", env, "FQE learns from a dataset alone. Play episodes: polyak.evaluation.evaluate.")
 
     def _check_ready(self) -> None:
@@ -212,7 +211,8 @@ class FQE(OfflineAlgorithm):
     def _check_target(self) -> None:
         require(self.target is not None, "target", None, "pass the policy to evaluate: a model, or a function.")
 
-    # -- what it says --------------------------------------------------------------------------------------------------
+    # -- estimates
+    # --------------------------------------------------------------------------------------------------------
 
     def predict(
         self,
@@ -223,10 +223,10 @@ class FQE(OfflineAlgorithm):
         *,
         action_masks: Flags = None,
     ) -> Predicted:
-        """The action of the policy that is evaluated; arguments and result as of its own ``predict``.
+        """Returns the action of the evaluated policy; arguments and result as of its own ``predict``.
 
         Raises:
-            HyperparameterError: that policy is not known: it was not in the file.
+            HyperparameterError: the policy is unknown, since it was not in the file.
         """
         self._check_target()
         target: Any = self.target
@@ -236,11 +236,11 @@ class FQE(OfflineAlgorithm):
         return target.predict(observation, state, episode_start, deterministic, **more)
 
     def as_shown(self, observations: Any) -> Any:
-        """Observations of a bare environment as :meth:`predict` takes them: as the policy that is evaluated does."""
+        """Converts observations of an environment without wrappers to those that the evaluated policy takes."""
         return shown_to(self.target, observations)
 
     def q_values(self, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
-        """What acting so in N states is worth under the policy from then on, by each critic.
+        """Returns each critic's Q-values of actions in N states, under the evaluated policy from then on.
 
         Args:
             observations: [N, ...] as the environment gives them.
@@ -253,7 +253,7 @@ class FQE(OfflineAlgorithm):
         return self._asked("q_values", observations, codes.reshape(len(codes), -1))
 
     def values(self, observations: ArrayObs) -> np.ndarray:
-        """What N states are worth under the policy, by each critic: [N, ...] -> [K, N] float64."""
+        """Returns each critic's values of N states under the evaluated policy: [N, ...] -> [K, N] float64."""
         return self._asked("values", observations, self.replay.choices_in(observations))
 
     @torch.no_grad()
@@ -268,15 +268,15 @@ class FQE(OfflineAlgorithm):
         return np.concatenate(answers, 1) / self.reward_affine[0]
 
     def estimate(self, dataset: Dataset | None = None, *, confidence: float = 0.95) -> Estimate:
-        """What the policy would earn, discounted, where episodes begin as they do in the data.
+        """Returns an estimate of the policy's discounted return from the initial states of the data.
 
         Args:
-            dataset: other episodes than those it has learned from; ``None``: those.
-            confidence: level of the interval. It stands for the choice of first states, and not for errors of the
-                critics, as a warning says: compare those by ``n_critics``.
+            dataset: episodes other than those it was trained on; ``None``: those.
+            confidence: level of the interval. It covers the sampling of initial states, not errors of the critics, as a
+                warning says: compare those by ``n_critics``.
 
         Raises:
-            ValueError: there is no dataset, or ``confidence`` does not lie in (0, 1).
+            ValueError: there is no dataset, or ``confidence`` is not in (0, 1).
         """
         if dataset is not None:
             values = self.values(initial_observations(dataset))
@@ -325,7 +325,7 @@ _PARTS = "networks", "optimizers", "state"
 
 
 def _is_ours(model: Algorithm) -> bool:
-    """Whether its file can be read without code of the program's own."""
+    """Whether a model's file can be read without the user's own code."""
     from polyak.algorithms import class_names, get
 
     name = class_names().get(type(model).__name__)

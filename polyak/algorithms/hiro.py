@@ -1,15 +1,15 @@
-"""HIRO: two levels, the higher of which sets goals every few steps, and the lower of which learns to reach them.
+"""HIRO: a hierarchy in which a higher level sets goals every few steps, and a lower level learns to reach them.
 
 Nachum, Gu, Lee and Levine 2018, "Data-Efficient Hierarchical Reinforcement Learning", arXiv:1805.08296. Equation
-numbers are theirs. Each level is a TD3 (arXiv:1802.09477).
+numbers refer to it. Each level is a TD3 (arXiv:1802.09477).
 
 A goal g is a change of the position phi(s), entries of the observation. Every c steps the higher level chooses one; in
-between it becomes h(s, g, s') = phi(s) + g - phi(s'). The lower level earns -|phi(s) + g - phi(s')|, the higher one the
-scaled sum of the environment's rewards while a goal lasts. Since the lower level changes, recorded goals are replaced
-by those under which it would most likely act now as it did.
+between it becomes h(s, g, s') = phi(s) + g - phi(s'). The lower level's reward is -|phi(s) + g - phi(s')|, the higher
+one's the scaled sum of the environment's rewards during a goal. Since the lower level changes, recorded goals are
+replaced by those for which its present policy would most likely repeat its actions.
 
 Steps are replayed in windows of 2c - 1 rows around a drawn row: the lower level learns from that row, the higher one
-from the interval of the goal under which it was made.
+from the interval of the goal that was active in it.
 
 Shapes: B drawn rows, L = 2c - 1 rows of a window, c steps of a goal, M candidate goals, G entries of a goal, A action
 dimensions, K critics.
@@ -43,7 +43,7 @@ from polyak.parts.replay import ExperienceReplay
 
 Level = Literal["low", "high"]
 SAMPLED = 8
-"""Candidate goals that are drawn around what was reached, section 3.3."""
+"""Candidate goals sampled around the reached change of position, section 3.3."""
 
 # -- goals -------------------------------------------------------------------------------------------------------------
 
@@ -59,19 +59,20 @@ def intrinsic_reward(here: Tensor, goals: Tensor, then: Tensor) -> Tensor:
 
 
 def candidate_goals(goals: Tensor, reached: Tensor, draws: Tensor, largest: Tensor) -> Tensor:
-    """The recorded goal, phi(s_(t+c)) - phi(s_t), and Gaussian draws around that, within their range, section 3.3.
+    """Returns the recorded goal, phi(s_(t+c)) - phi(s_t), and Gaussian samples around that, clipped to their range,
+    section 3.3.
 
-    The deviation of the draws is half the range. goals [B, G], reached [B, G], draws [B, M - 2, G] of N(0, 1),
-    range [G] -> [B, M, G]
+    The standard deviation of the samples is half the range. goals [B, G], reached [B, G], draws [B, M - 2, G] of N(0,
+    1), range [G] -> [B, M, G]
     """
     around = reached[:, None] + 0.5 * largest * draws
     return torch.cat([goals[:, None], reached[:, None], around], 1).clamp(-largest, largest)
 
 
 def log_likelihood(actions: Tensor, chosen: Tensor, valid: Tensor) -> Tensor:
-    """-1/2 sum_i |a_i - mu(s_i, g_i)|^2, the logarithm of the probability of actions up to a constant, eq. 5.
+    """-1/2 sum_i |a_i - mu(s_i, g_i)|^2, the log-probability of actions up to a constant, eq. 5.
 
-    actions [B, c, A], those of the lower level under each candidate [B, M, c, A], which steps count [B, c] -> [B, M]
+    actions [B, c, A], the lower level's for each candidate [B, M, c, A], valid steps [B, c] -> [B, M]
     """
     return -0.5 * ((actions[:, None] - chosen).square().sum(3) * valid[:, None]).sum(2)
 
@@ -80,7 +81,7 @@ def log_likelihood(actions: Tensor, chosen: Tensor, valid: Tensor) -> Tensor:
 
 
 class HIROLearner(Learner):
-    """Two levels, each with an actor, twin critics, and targets of these."""
+    """Two levels, each with an actor and twin critics, and target networks of these."""
 
     policy: HierarchicalPolicy
     tau: Tunable[Tensor]
@@ -97,7 +98,7 @@ class HIROLearner(Learner):
             self.add_optimizer(f"{name}_critic", level.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
-        """A gradient step of the lower level; every ``level_delay`` steps also one of the higher level."""
+        """Makes a gradient step of the lower level; every ``level_delay`` steps also one of the higher level."""
         self.steps += 1
         update = self.level_update(batch, "low", self.steps)
         if self.steps % self.level_delay == 0:
@@ -106,14 +107,15 @@ class HIROLearner(Learner):
         return update
 
     def level_update(self, batch: Transition, level: Level, steps: int) -> Update:
-        """TD3's step: of the critics, and every ``policy_delay`` ``steps`` also of the actor and the targets."""
+        """Makes a level's TD3 step: of the critics, and every ``policy_delay`` ``steps`` also of the actor and the
+        targets."""
         update: Update = self.run(self.critic_step, batch, level)
         if steps % self.policy_delay == 0:
             update = update._replace(metrics={**update.metrics, **self.run(self.delayed_step, batch, level)})
         return update
 
     def critic_step(self, batch: Transition, level: Level) -> Update:
-        """Clipped double Q-learning of one level. batch [B, L, ...]"""
+        """Makes a step of clipped double Q-learning of one level. batch [B, L, ...]"""
         rows = self.lower(batch) if level == "low" else self.higher(batch)
         q = self.policy.get_submodule(f"{level}.critic").q_values(rows.observations, rows.actions)  # type: ignore[operator]
         critic = self.critic_objective(rows, q, self.td_target(rows, level))
@@ -121,7 +123,7 @@ class HIROLearner(Learner):
         return Update({f"{level}_critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition, level: Level) -> Metrics:
-        """The deterministic policy gradient of one level through its first critic; then its targets follow."""
+        """Makes a deterministic policy gradient step of one level through its first critic, then updates its targets."""
         networks: Any = getattr(self.policy, level)
         observations = self.seen_by_lower(batch) if level == "low" else self.seen_by_higher(batch)
         actions = networks.actor(observations)
@@ -134,31 +136,31 @@ class HIROLearner(Learner):
 
     @torch.no_grad()
     def td_target(self, rows: Transition, level: Level) -> Tensor:
-        """TD3's target of one level. -> [B]"""
+        """Returns TD3's target Q-values of one level. -> [B]"""
         networks: Any = getattr(self.policy, level)
         actions = networks.actor_target(rows.next_observations)
         actions = smoothed(actions, self.target_policy_noise, self.target_noise_clip)
         return rows.rewards + rows.discounts * networks.critic_target.q_values(rows.next_observations, actions).amin(0)
 
     def critic_objective(self, rows: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics of a level. q [K, B] of the actions or goals, target [B]"""
+        """Returns the critics' loss of a level. q [K, B] of the actions or goals, target [B]"""
         return Objective(critic_loss(q, target, rows.weights), td_error=(q - target).detach().abs().mean(0))
 
     def actor_objective(self, q: Tensor) -> Objective:
-        """Of the actor of a level. q [B] of its own actions or goals, 0 of a row that does not count"""
+        """Returns the actor's loss of a level. q [B] of its own actions or goals, 0 for an invalid row"""
         return Objective(actor_loss(q))
 
-    # What each level learns from. Windows [B, L, ...] have the drawn rows in the middle.
+    # Training data of each level. Windows [B, L, ...] have the drawn rows in the middle.
 
     def seen_by_lower(self, batch: Transition) -> Any:
-        """Observations of the drawn rows beside their goals [B, ...]."""
+        """Returns the observations of the drawn rows, concatenated with their goals [B, ...]."""
         middle = self.policy.goal_steps - 1
         here = mapped(lambda part: part[:, middle], batch.observations)
         return self.policy.beside(here, batch.extras[GOAL][:, middle])
 
     @torch.no_grad()
     def lower(self, batch: Transition) -> Transition:
-        """The drawn rows as the lower level sees them: its rewards, and what is left of goals. -> [B, ...]"""
+        """Returns the drawn rows as the lower level's transitions: intrinsic rewards and remaining goals. -> [B, ...]"""
         policy, middle = self.policy, self.policy.goal_steps - 1
         before, goals = self.seen_by_lower(batch), batch.extras[GOAL][:, middle]
         after = mapped(lambda part: part[:, middle], batch.next_observations)
@@ -174,8 +176,8 @@ class HIROLearner(Learner):
         )
 
     def interval(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """Places [B, c] in the windows of the rows under the same goal as the drawn one, and which there are [B, c]: an
-        episode may have ended, or the beginning may have been overwritten."""
+        """Returns the window positions [B, c] of the rows with the drawn row's goal, and their validity [B, c]: the
+        episode may have ended, or the interval's beginning may have been overwritten."""
         elapsed, middle = batch.extras[ELAPSED], self.policy.goal_steps - 1
         steps = torch.arange(self.policy.goal_steps, device=elapsed.device)
         places = middle - elapsed[:, middle, None] + steps
@@ -183,13 +185,16 @@ class HIROLearner(Learner):
         return places, picked(batch.valid, places) & (picked(elapsed, places) == steps)
 
     def seen_by_higher(self, batch: Transition) -> Any:
-        """Observations in which the goals were chosen [B, ...]."""
+        """Returns the observations in which the goals were chosen [B, ...]."""
         first = self.interval(batch)[0][:, :1]
         return mapped(lambda part: picked(part, first)[:, 0], batch.observations)
 
     @torch.no_grad()
     def higher(self, batch: Transition) -> Transition:
-        """The intervals of the drawn rows as the higher level sees them, with corrected goals, in [-1, 1], as actions.
+        """Returns the intervals of the drawn rows as the higher level's transitions, with corrected goals in [-1, 1] as
+        actions.
+
+        An interval has weight 0 if its beginning was overwritten. -> [B, ...]
 
         An interval counts with weight 0 if its beginning was overwritten. -> [B, ...]
         """
@@ -207,7 +212,11 @@ class HIROLearner(Learner):
 
     @torch.no_grad()
     def corrected(self, batch: Transition, places: Tensor, valid: Tensor, last: Tensor) -> Tensor:
-        """The candidates under which the present lower level would most likely have acted as it did, section 3.3.
+        """Returns the candidate goals that maximise the likelihood of the recorded actions under the lower level,
+        section 3.3.
+
+        ``places`` [B, c] of the steps of an interval, their validity ``valid`` [B, c], and the ``last`` valid one [B,
+        1]. -> [B, G]
 
         ``places`` [B, c] of the steps of an interval, which of them there are ``valid`` [B, c], and the ``last`` one
         [B, 1]. -> [B, G]
@@ -228,7 +237,7 @@ class HIROLearner(Learner):
 
 
 def repeated(part: Tensor, times: int) -> Tensor:
-    """Each of B sequences several times: [B, c, ...] -> [B M c, ...]"""
+    """Repeats each of B sequences: [B, c, ...] -> [B M c, ...]"""
     return part.unsqueeze(1).expand(-1, times, *part.shape[1:]).flatten(0, 2)
 
 
@@ -244,7 +253,7 @@ Sizes = Annotated[Sequence, _all("positive numbers", lambda x: isinstance(x, flo
 
 
 class GoalWindows(ExperienceReplay):
-    """Replays windows around each row, in which goals were set and reached."""
+    """Replays windows around each row, which contain the interval of its goal."""
 
     def check(self) -> None:
         super().check()
@@ -276,34 +285,35 @@ class GoalWindows(ExperienceReplay):
 class HIRO(Soft, Noisy, OffPolicyAlgorithm):
     """HIRO: a higher level sets goals every few steps, a lower level learns to reach them (arXiv:1805.08296).
 
-    Goals are changes of ``"achieved_goal"`` where observations are a Dict that has it, else of a vector, or of some of
-    its entries. Whether the goal in progress is old or new, and where it leads, is the policy's recurrent state:
-    ``predict`` takes it and returns it. Both levels discount by ``gamma``, the lower one a step, the higher one a goal.
+    Goals are changes of ``"achieved_goal"`` if observations are a Dict with that key, otherwise of the observation
+    vector or some of its entries. The goal in progress and its remaining steps are the policy's recurrent state:
+    ``predict`` takes it and returns it. Both levels discount by ``gamma``, the lower one per step, the higher one per
+    goal.
     """
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     goal_steps: WithNetworks[Count] = 10
-    """c: environment steps between two goals."""
+    """Environment steps between two goals, c."""
     goal_range: WithNetworks[Positive | Sizes] = 1.0
-    """Largest change of each entry that a goal asks for, a number or one for each entry, in the units of the
-    observations that the policy reads."""
+    """Largest change of each entry that a goal may ask for, one number or one per entry, in the units of the policy's
+    observations."""
     goal_entries: WithNetworks[Entries | None] = None
-    """Positions of the entries of the observation that goals are about; ``None``: all."""
+    """Indices of the observation's entries that goals refer to; ``None``: all."""
     goal_noise: WithNetworks[NonNegative] = 0.2
-    """Standard deviation of the noise in goals while collecting, in shares of ``goal_range``."""
+    """Standard deviation of exploration noise in goals, relative to ``goal_range``."""
     reward_scale: Positive = 0.1
-    """What the rewards of the higher level, sums over the steps of a goal, are multiplied by."""
+    """Factor of the higher level's rewards, which are sums over the steps of a goal."""
     level_delay: Count = 10
     """Gradient steps of the lower level per step of the higher one."""
     policy_delay: Count = 2
-    """Critic steps of a level per step of its actor and its targets."""
+    """Gradient steps of a level's critics per step of its actor and its targets."""
     target_policy_noise: NonNegative = 0.2
-    """Standard deviation of the noise that smooths the target actions of both levels."""
+    """Standard deviation of the target policy smoothing noise of both levels."""
     target_noise_clip: NonNegative = 0.5
-    """Largest such noise."""
+    """Bound of the smoothing noise."""
 
-    n_steps: Settled[int] = 1  # the higher level sums the rewards of goal_steps
+    n_steps: Settled[int] = 1  # the higher level sums rewards over goal_steps
     made_of: ClassVar[MadeOf] = {
         "replay": GoalWindows,
         "goals": of_policy("goal_steps", "goal_range", "goal_entries", "goal_noise"),

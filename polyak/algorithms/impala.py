@@ -1,8 +1,8 @@
-"""Importance-weighted actor-learner architecture (IMPALA): actors continue while the learner learns, and V-trace
-corrects for their older policy.
+"""Importance-weighted actor-learner architecture (IMPALA): actors continue during learning, and V-trace corrects for
+their policy lag.
 
 Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures",
-arXiv:1802.01561. Equation numbers and sections are theirs. V-trace itself is :func:`polyak.ops.returns.vtrace`.
+arXiv:1802.01561. Equations and sections refer to it. V-trace itself is :func:`polyak.ops.returns.vtrace`.
 
 Shapes: T steps of N environments.
 """
@@ -25,7 +25,7 @@ from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
 
 
 def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> Tensor:
-    """-E[log pi(a|x) rho (r + gamma v' - V(x))], section 4.2; the advantages hold all but the logarithm.
+    """-E[log pi(a|x) rho (r + gamma v' - V(x))], section 4.2; ``advantages`` is everything but the logarithm.
 
     log_probs [T, N], advantages [T, N] -> []
     """
@@ -46,7 +46,7 @@ def unexplained_variance(values: Tensor, targets: Tensor) -> Tensor:
 
 
 class IMPALALearner(VTraceLearner):
-    """A stochastic actor with a value function, under one optimizer."""
+    """A stochastic actor with a value function, and one optimizer."""
 
     optimized = ("policy",)
     ent_coef: Tunable[Tensor]
@@ -54,19 +54,19 @@ class IMPALALearner(VTraceLearner):
     max_grad_norm: Tunable[Tensor | None]
 
     def gradient_step(self, batch: Unroll) -> Update:
-        """Descend the objective."""
+        """Makes a gradient step on the objective."""
         objective = self.objective(batch, self.evaluate_unroll(self.policy, batch))
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
     def objective(self, batch: Unroll, evaluated: Evaluated) -> Objective:
-        """Policy gradient, values and entropy together, section 4.2. Evaluated by the policy as it is."""
+        """Returns policy gradient, value and entropy losses together, section 4.2. ``evaluated`` by the current policy."""
         targets, advantages = self.vtrace(batch, evaluated.values, evaluated.log_probs)
         loss_pi = policy_gradient_loss(evaluated.log_probs, advantages)
         return self.with_values(loss_pi, evaluated, targets)
 
     def with_values(self, loss_pi: Tensor, evaluated: Evaluated, targets: Tensor) -> Objective:
-        """The policy's loss [] and those of values and entropy."""
+        """Returns a policy loss [] plus value and entropy losses."""
         values = evaluated.values[:-1]
         loss_v = value_loss(values, targets)
         loss_s = entropy_loss(evaluated.entropy, evaluated.log_probs)
@@ -86,15 +86,15 @@ class IMPALALearner(VTraceLearner):
 
 @dataclass(eq=False, repr=False)
 class IMPALA(AsynchronousAlgorithm):
-    """Acting and learning at the same time, with V-trace between them (arXiv:1802.01561)."""
+    """Acting and learning at the same time, with V-trace corrections (arXiv:1802.01561)."""
 
     _: KW_ONLY
     use_rms_prop: WithOptimizer[bool] = False
-    """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
+    """Optimize with RMSprop, as in the paper; ``False`` uses Adam."""
     rms_prop_eps: WithOptimizer[Positive] = 0.1
     """RMSprop's epsilon."""
     rms_prop_decay: WithOptimizer[Fraction] = 0.99
-    """RMSprop's rate at which it averages squared gradients."""
+    """RMSprop's decay rate of the average of squared gradients."""
     rms_prop_momentum: WithOptimizer[Fraction] = 0.0
     """RMSprop's momentum."""
 

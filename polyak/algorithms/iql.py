@@ -1,8 +1,8 @@
 """Implicit Q-Learning (IQL).
 
 Kostrikov, Nair and Levine 2021, "Offline Reinforcement Learning with Implicit Q-Learning", arXiv:2110.06169. Equation
-numbers are theirs. No network is ever asked about an action that was not recorded: the value of a state is an upper
-expectile of its recorded actions' values, and the actor imitates what exceeds it.
+numbers refer to it. No network evaluates actions outside the data: the value of a state is an upper expectile of its
+recorded actions' Q-values, and the actor is fitted by advantage-weighted regression.
 
 Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
 """
@@ -41,7 +41,7 @@ def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 def actor_loss(log_prob: Tensor, advantages: Tensor, beta: Tensor, largest: Tensor, weights: Tensor) -> Tensor:
-    """-E[min(exp(beta A), largest) log pi(a|s)], eq. 7, whose weights are numbers, not functions of networks.
+    """-E[min(exp(beta A), largest) log pi(a|s)], eq. 7, with weights detached from the networks.
 
     log_prob [B] of recorded actions, advantages A [B], beta [], largest [], weights [B] -> []
     """
@@ -53,7 +53,7 @@ def actor_loss(log_prob: Tensor, advantages: Tensor, beta: Tensor, largest: Tens
 
 
 class IQLLearner(Learner):
-    """A critic of states, an actor, and critics of actions with targets."""
+    """A state-value function, an actor, and critics with target networks."""
 
     policy: ValuedPolicy
     tau: Tunable[Tensor]
@@ -75,8 +75,8 @@ class IQLLearner(Learner):
         set_rate(self.optimizers["actor"], self.tunables["actor_learning_rate"])
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Algorithm 1 in the order of the authors' program: actor and critics see the value function as it is after its
-        step, and the actor's advantages come from the lagging critics. The targets follow."""
+        """Makes the steps of algorithm 1 in the order of the authors' code: actor and critics use the updated value
+        function, and the actor's advantages come from the target critics, which are updated last."""
         recorded = self.recorded_values(batch)
         value = self.value_objective(batch, recorded - self.policy.value(batch.observations))
         self.minimise("value", value.loss)
@@ -92,32 +92,32 @@ class IQLLearner(Learner):
 
     @torch.no_grad()
     def recorded_values(self, batch: Transition) -> Tensor:
-        """The smaller lagging critic's value of the batch's actions. -> [B]"""
+        """Returns the smaller target critic's Q-value of the batch's actions. -> [B]"""
         return self.policy.critic_target.q_values(batch.observations, batch.actions).amin(0)
 
     @torch.no_grad()
     def advantages(self, batch: Transition, recorded: Tensor) -> Tensor:
-        """How much better the batch's actions are than the state's value. recorded [B] -> [B]"""
+        """Returns the advantages of the batch's actions over the state values. recorded [B] -> [B]"""
         return recorded - self.policy.value(batch.observations)
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """r + gamma V(s'), eq. 6. -> [B]"""
+        """Returns r + gamma V(s'), eq. 6. -> [B]"""
         return batch.rewards + batch.discounts * self.policy.value(batch.next_observations)
 
     def value_objective(self, batch: Transition, error: Tensor) -> Objective:
-        """Of the critic of states. error [B]"""
+        """Returns the expectile loss of the state values. error [B]"""
         return Objective(expectile_loss(error, self.expectile, batch.weights))
 
     def actor_objective(self, batch: Transition, advantages: Tensor) -> Objective:
-        """Of the actor. advantages [B]"""
+        """Returns the actor's loss. advantages [B]"""
         policy = self.policy.actor.get_distribution(batch.observations)
         log_prob = policy.log_prob(batch.actions.flatten(1))
         loss = actor_loss(log_prob, advantages, self.beta, self.max_weight, batch.weights)
         return Objective(loss, {"advantage": advantages.mean()})
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        """Returns the critics' loss. q [K, B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
 
 
@@ -128,27 +128,27 @@ _FALLING = CosineSchedule(3e-4)
 
 @dataclass(eq=False, repr=False)
 class IQL(CriticFields, OfflineAlgorithm, OffPolicyAlgorithm):
-    """Implicit Q-Learning: offline learning that never evaluates actions that are not in the data (arXiv:2110.06169).
+    """Implicit Q-Learning: offline learning that never evaluates actions outside the data (arXiv:2110.06169).
 
-    The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors
-    have it. In locomotion they scale rewards: ``reward_scaling="returns"``.
+    The actor is a Gaussian around tanh of its network, with state-independent standard deviations, like the authors'.
+    For locomotion they scale rewards: ``reward_scaling="returns"``.
     """
 
     _: KW_ONLY
     actor_learning_rate: Scheduled[LearningRate] = _FALLING
-    """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
-    critics."""
+    """Learning rate of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of
+    the critics."""
     expectile: Fraction = 0.7
-    """Of the recorded actions' values, which is taken for the value of a state: 0.5 is the mean, 1 the best."""
+    """Expectile of the recorded actions' Q-values that a state's value is fitted to: 0.5 is the mean, 1 the maximum."""
     beta: NonNegative = 3.0
-    """Inverse temperature: how much more the better actions count for the actor. 0 clones."""
+    """Inverse temperature of the actor's weights: a larger one prefers better actions more. 0 clones."""
     max_weight: Positive = 100.0
-    """The largest exp(beta * advantage)."""
+    """Upper bound of exp(beta * advantage)."""
 
     learner_class: ClassVar[type[Learner]] = IQLLearner
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
     value = Held("policy.value")
-    """The network of state values."""
+    """The state-value network."""
 
     card: ClassVar[Card] = Card(
         idea="values of recorded actions alone; imitate the better ones",

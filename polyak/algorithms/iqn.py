@@ -1,9 +1,9 @@
 """Implicit Quantile Networks (IQN).
 
 Dabney, Ostrovski, Silver and Munos 2018, "Implicit Quantile Networks for Distributional Reinforcement Learning",
-arXiv:1806.06923. Equation numbers are theirs.
+arXiv:1806.06923. Equation numbers refer to it.
 
-Shapes: B batch rows, A actions, N and M levels.
+Shapes: B batch rows, A actions, N and M quantile levels.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -25,13 +25,13 @@ from polyak.ops.distributional import quantile_huber_loss
 
 
 class IQNLearner(DQNLearner):
-    """Quantiles of returns at levels that are drawn."""
+    """Quantiles of returns at sampled levels."""
 
     n_levels: Tunable[int]
     n_target_levels: Tunable[int]
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Regress quantiles of the actions taken on those of their targets, at levels of their own: eq. 3."""
+        """Makes a quantile regression step of the actions taken towards target samples at separate levels: eq. 3."""
         with self.policy.drawing():
             target = self.td_target(batch)
             levels = torch.rand(len(target), self.n_levels, device=target.device)
@@ -42,7 +42,7 @@ class IQNLearner(DQNLearner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """Samples of the targets, eq. 2; which next action counts is decided by quantiles of their own. -> [B, M]"""
+        """Returns samples of the targets, eq. 2; the next action is chosen by quantiles at separate levels. -> [B, M]"""
         network = self.policy.q_net_target
         levels = torch.rand(len(batch.rewards), self.n_target_levels, device=batch.rewards.device)
         returns = network.quantiles(batch.next_observations, levels)
@@ -50,7 +50,7 @@ class IQNLearner(DQNLearner):
         return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
 
     def quantile_objective(self, batch: Transition, quantiles: Tensor, levels: Tensor, target: Tensor) -> Objective:
-        """Quantiles [B, N, A] of every action at levels [B, N], target [B, M] of those taken: eq. 3"""
+        """Returns the loss of eq. 3. Quantiles [B, N, A] of every action at levels [B, N], target [B, M] of those taken"""
         losses = quantile_huber_loss(taken(quantiles, batch.actions.long()), target, levels)
         return Objective((batch.weights * losses).mean(), td_error=losses.detach())
 
@@ -60,14 +60,13 @@ class IQNLearner(DQNLearner):
 
 @dataclass(eq=False, repr=False)
 class IQN(DQN):
-    """Implicit Quantile Networks: learns quantiles of returns at any level, and acts by means of some of them
-    (arXiv:1806.06923)."""
+    """Implicit Quantile Networks: learns quantiles of returns at any level, and acts by their mean (arXiv:1806.06923)."""
 
     _: KW_ONLY
     n_levels: Count = 64
-    """Levels drawn for each prediction, N."""
+    """Quantile levels sampled for each prediction, N."""
     n_target_levels: Count = 64
-    """Levels drawn for each target, N'."""
+    """Quantile levels sampled for each target, N'."""
 
     learner_class: ClassVar[type[Learner]] = IQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=ImplicitQuantileNetwork)

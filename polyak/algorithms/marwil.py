@@ -1,4 +1,4 @@
-"""MARWIL: behaviour cloning in which the better actions count exponentially more.
+"""MARWIL: behaviour cloning with exponential advantage weights.
 
 Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data", NeurIPS 31. The actor is
 fitted to the recorded actions with weights
@@ -6,17 +6,16 @@ fitted to the recorded actions with weights
     exp(beta A / c),    A = G - V(s),    c^2 += rate (E[A^2] - c^2)
 
 where G is the discounted sum of rewards from the step to the end of its episode, and V is fitted to G by least squares.
-Nothing is bootstrapped: an episode that was cut short ends there. With beta = 0 it is behaviour cloning.
+Nothing is bootstrapped: a truncated episode ends there. With beta = 0 it is behaviour cloning.
 
 Two choices differ from the paper's and RLlib's, in which c^2 moves by 1e-8 of the gap at each update (RLlib starts it
 at 100): after 100,000 updates it has covered a thousandth of the way, so that in effect the start sets the scale. Here
-c^2 starts at the mean square of the returns of the dataset, which bounds that of the advantages of a fitted V, and the
-rate is 1e-3, so that c reaches the size of the advantages within some thousand updates whatever the unit of rewards.
-For theirs pass ``advantage_norm_rate=1e-8, advantage_norm_start=100.0``. The exponential has no bound in the paper,
-either; ``max_weight`` sets one, as AWAC (arXiv:2006.09359) and CRR (arXiv:2006.15134) do.
+c^2 starts at the mean square of the dataset's returns, which bounds that of the advantages of a fitted V, and the rate
+is 1e-3, so that c reaches the size of the advantages within some thousand updates, whatever the unit of rewards. For
+theirs pass ``advantage_norm_rate=1e-8, advantage_norm_start=100.0``. The exponential has no bound in the paper, either;
+``max_weight`` sets one, as in AWAC (arXiv:2006.09359) and CRR (arXiv:2006.15134).
 
-What differs from AWAC: advantages come from recorded returns and not from a critic, and are measured in units of their
-own size c.
+Differences from AWAC: advantages come from recorded returns instead of a critic, and are divided by their own size c.
 
 Shapes: B batch rows, N steps of the dataset.
 """
@@ -62,14 +61,14 @@ def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
 
 
 class ValuedCloningPolicy(CloningPolicy):
-    """See :class:`~polyak.nn.policies.cloning.CloningPolicy`; beside the actor a critic of states, as wide as it, with
-    features of its own."""
+    """A :class:`~polyak.nn.policies.cloning.CloningPolicy` with a state-value network beside the actor, of the same
+    width, with its own features."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.value = self.new_network(StateCritic, self.net_arch)
         if isinstance(extractor := self.value.features_extractor, RecurrentExtractor):
-            extractor.prefix = "value_"  # its memory is not the actor's
+            extractor.prefix = "value_"  # its recurrent state is not the actor's
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
         extractor: Any = self.value.features_extractor
@@ -80,7 +79,7 @@ class ValuedCloningPolicy(CloningPolicy):
 
 
 class MARWILLearner(BCLearner):
-    """Behaviour cloning by weighted rows, and the values that weights are made of."""
+    """Behaviour cloning with weighted rows, and the state values that the weights depend on."""
 
     optimized: ClassVar[tuple[str, ...]] = ("value",)
     policy: ValuedCloningPolicy
@@ -97,14 +96,14 @@ class MARWILLearner(BCLearner):
         self.register_buffer("mean_square", torch.tensor(float(self.advantage_norm_start)))
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Algorithm 1: actor and values move by the values as they were."""
+        """Makes the steps of algorithm 1: actor and values are updated from the same values."""
         actor, value, metrics = self.objectives(batch)
         self.minimise("actor", actor.loss)
         self.minimise("value", value.loss)
         return Update(metrics)
 
     def objectives(self, batch: Transition) -> tuple[Objective, Objective, dict[str, Tensor]]:
-        """Of the actor and of the critic of states, and what is to be reported."""
+        """Returns the actor's and the state values' losses, and the metrics."""
         values = self.policy.value(batch.observations)
         advantages = (batch.extras["returns_to_go"] - values).detach()
         self.measure(advantages)
@@ -117,12 +116,12 @@ class MARWILLearner(BCLearner):
 
     @torch.no_grad()
     def measure(self, advantages: Tensor) -> None:
-        """Let c^2 follow the advantages [B] of one more minibatch."""
+        """Update c^2 by the advantages [B] of a minibatch."""
         (found,) = self.averaged([advantages.square().mean()])
         self.mean_square.lerp_(found, self.advantage_norm_rate)
 
     def value_objective(self, batch: Transition, values: Tensor) -> Objective:
-        """Of the critic of states. values [B]"""
+        """Returns the value loss. values [B]"""
         return Objective(self.vf_coef * value_loss(values, batch.extras["returns_to_go"], batch.weights))
 
 
@@ -130,10 +129,10 @@ class MARWILLearner(BCLearner):
 
 
 class WithReturns(DatasetReplay):
-    """Replays transitions with the returns that followed them."""
+    """Replays transitions with their returns-to-go."""
 
     def returns_to_go(self, dataset: Dataset) -> np.ndarray:
-        """[N]"""
+        """Returns the returns-to-go [N]."""
         return dataset.returns_to_go(self.model.gamma, self.rewards(dataset.rewards))
 
     def columns(self) -> tuple[Column, ...]:
@@ -145,39 +144,39 @@ class WithReturns(DatasetReplay):
 
 @dataclass(eq=False, repr=False)
 class MARWIL(BC):
-    """Monotonic advantage re-weighted imitation learning: clone the better actions more (Wang et al. 2018).
+    """Monotonic advantage re-weighted imitation learning: clone better actions with larger weights (Wang et al. 2018).
 
-    It learns from a dataset of whole episodes, whose behaviour need not be known.
+    It learns from a dataset of whole episodes, whose behaviour policy may be unknown.
     """
 
     _: KW_ONLY
     beta: NonNegative = 1.0
-    """How much more the better actions count: by exp(beta * advantage / c). 0 clones."""
+    """Inverse temperature of the weights exp(beta * advantage / c). 0 clones."""
     gamma: WithDataset[Fraction] = 0.99
     """Discount factor of returns-to-go, in [0, 1]."""
     vf_coef: NonNegative = 1.0
     """Weight of the value loss."""
     advantage_norm_rate: Fraction = 1e-3
-    """Rate at which c^2 follows the squared advantages of minibatches, in [0, 1]; 0 keeps it as it starts. The paper's
-    and RLlib's is 1e-8, with which it hardly leaves its start."""
+    """Update rate of c^2 by the squared advantages of minibatches, in [0, 1]; 0 keeps its initial value. The paper's
+    and RLlib's is 1e-8, which hardly moves it."""
     advantage_norm_start: WithNetworks[Becomes[Positive | None, float]] = later(None)
-    """c^2 before the first gradient step; ``None``: the mean square of the dataset's returns-to-go. RLlib's is 100."""
+    """Initial c^2; ``None``: the mean square of the dataset's returns-to-go. RLlib's is 100."""
     max_weight: Positive | None = None
-    """The largest weight exp(beta * advantage / c), such as 20 (CRR) or 100 (AWAC); ``None``: no bound, as in the
-    paper. Without one, a few rows of large advantage can outweigh all others, and a large ``beta`` can overflow."""
+    """Upper bound of the weights exp(beta * advantage / c), such as 20 (CRR) or 100 (AWAC); ``None``: no bound, as in
+    the paper. Without it, a few rows of large advantage can outweigh all others, and a large ``beta`` can overflow."""
     stochastic: bool = True
-    """For continuous actions: learn a Gaussian by its likelihood, and act by it; ``False`` learns the action of least
-    weighted squared error. Choices are always learned by their likelihood."""
+    """For continuous actions: fit a Gaussian by likelihood, and sample from it; ``False`` fits an action by weighted
+    squared error. Discrete actions always use likelihood."""
     reward_scaling: RewardScaling | tuple[float, float] = "none"
-    """What is summed instead of rewards: ``"standard"`` subtracts their mean and divides by their standard deviation;
-    ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the episodes'
-    returns; ``(scale, shift)`` multiplies and adds. All are taken from the dataset."""
+    """Scaling of rewards: ``"standard"`` subtracts their mean and divides by their standard deviation; ``"range"`` maps
+    them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the episodes' returns; ``(scale,
+    shift)`` multiplies and adds. Statistics are those of the dataset."""
 
     made_of: ClassVar[MadeOf] = {"replay": WithReturns}
     learner_class: ClassVar[type[Learner]] = MARWILLearner
     policies: ClassVar = policy_aliases(ValuedCloningPolicy, ValuedCloningPolicy)
     value = Held("policy.value")
-    """The network of state values."""
+    """The state-value network."""
 
     def learner_factory(self) -> Any:
         if self.advantage_norm_start is None:

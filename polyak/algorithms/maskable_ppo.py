@@ -1,4 +1,4 @@
-"""PPO that insists on action masks, under the name that it has in sb3-contrib.
+"""PPO that requires action masks, under the name that it has in sb3-contrib.
 
 Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking in Policy Gradient Algorithms", arXiv:2006.14171.
 """
@@ -16,9 +16,9 @@ from polyak.nn.policies.maskable import MaskableActorCriticPolicy
 
 @dataclass(eq=False, repr=False)
 class MaskablePPO(PPO):
-    """PPO for environments that say which choices they allow (arXiv:2006.14171).
+    """PPO for environments with action masks (arXiv:2006.14171).
 
-    :class:`polyak.PPO` supports masks, too; this one refuses to learn without."""
+    :class:`polyak.PPO` supports masks, too; this one refuses to learn without them."""
 
     policies: ClassVar = policy_aliases(MaskableActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)

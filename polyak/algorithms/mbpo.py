@@ -1,11 +1,11 @@
 """Model-Based Policy Optimization (MBPO): SAC that learns mostly from short rollouts of a learned model.
 
 Janner, Fu, Zhang and Levine 2019, "When to Trust Your Model: Model-Based Policy Optimization", arXiv:1906.08253,
-algorithm 2. What is imagined, and how it is replayed, is of
-:class:`~polyak.algorithms.model_based.imagining.Imagining`, which stands before any other off-policy algorithm as well.
+algorithm 2. Imagined rollouts and their replay are in :class:`~polyak.algorithms.model_based.imagining.Imagining`,
+which can be combined with any other off-policy algorithm as well.
 
-What differs from the paper: terminations are learned, unless a function says which they are; a fit is stopped by the
-likelihood of the holdout; outputs of the model are standardised.
+Differences from the paper: terminations are learned unless a function gives them; a fit is stopped by the likelihood of
+a holdout set; outputs of the model are standardised.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -22,8 +22,8 @@ from polyak.hyperparameters.declaration import Natural
 class MBPO(Imagining, SAC):
     """SAC that learns mostly from short rollouts of a learned model of the environment (arXiv:1906.08253).
 
-    Observations are a Box of real numbers. Any off-policy algorithm with continuous actions can imagine: a class of
-    your own begins with ``class ImaginingTD3(Imagining, polyak.TD3)``.
+    Observations are a Box of real numbers. Any off-policy algorithm with continuous actions can use imagined steps:
+    begin a class of your own with ``class ImaginingTD3(Imagining, polyak.TD3)``.
     """
 
     _: KW_ONLY

@@ -1,8 +1,8 @@
 """Maximum causal entropy inverse reinforcement learning (MCE IRL), for tables.
 
 Ziebart 2010, "Modeling Purposeful Adaptive Behavior with the Principle of Maximum Causal Entropy", PhD thesis, Carnegie
-Mellon University, whose numbers the algorithms have; Ziebart et al. 2008, "Maximum Entropy Inverse
-Reinforcement Learning", AAAI. A review of both: Gleave and Toyer 2022, arXiv:2203.11409.
+Mellon University, which algorithm numbers refer to; Ziebart et al. 2008, "Maximum Entropy Inverse Reinforcement
+Learning", AAAI. A review of both: Gleave and Toyer 2022, arXiv:2203.11409.
 
 Shapes: S states, A actions, F features of a state, T steps of an episode. All in float64.
 """
@@ -37,10 +37,10 @@ def soft_value_iteration(
 
     Args:
         transitions: probabilities of next states.
-        reward: of being in a state for a step.
+        reward: per step in a state.
         gamma: discount.
-        horizon: T; None: for ever, which takes ``gamma < 1``.
-        tolerance: for ever: how far values [S] may be from the fixed point, relative to the largest.
+        horizon: T; None: infinite, which requires ``gamma < 1``.
+        tolerance: for an infinite horizon: largest error of values [S], relative to the largest value.
     """
     values = torch.zeros_like(reward)
     policies = []
@@ -61,7 +61,7 @@ def soft_value_iteration(
 def occupancy(transitions: Tensor, policy: Tensor, initial: Tensor, gamma: float) -> Tensor:
     """sum_t gamma^t P(s_t = s), algorithm 9.3: exact. transitions [S, A, S], initial [S] -> [S]
 
-    With a policy [S, A] for ever, by a linear system; with one [T, S, A] over its T steps.
+    With a stationary policy [S, A] over an infinite horizon, by a linear system; with one [T, S, A] over its T steps.
     """
     if policy.dim() == 2:
         moves = torch.einsum("sa,sat->st", policy, transitions)
@@ -74,13 +74,13 @@ def occupancy(transitions: Tensor, policy: Tensor, initial: Tensor, gamma: float
 
 
 def demonstrated_occupancy(dataset: Dataset, n_states: int, gamma: float, horizon: int | None) -> Tensor:
-    """Mean over episodes of sum_t gamma^t [s_t = s]. Observations are numbers of states -> [S]
+    """Mean over episodes of sum_t gamma^t [s_t = s]. Observations are state indices -> [S]
 
-    Nothing changes any more after a terminal state, in which the rest of the time is spent. An episode that was cut
-    short covers the time until then; for ever, it stands for the rest.
+    Terminal states are absorbing for the remaining time. A truncated episode covers the time until its end; for an
+    infinite horizon, its occupancy is rescaled to stand for the rest.
 
     Raises:
-        ValueError: an episode was cut short before ``horizon`` steps.
+        ValueError: an episode was truncated before ``horizon`` steps.
     """
     total = np.zeros(n_states)
     for number, episode in enumerate(dataset.episodes()):
@@ -107,12 +107,12 @@ def demonstrated_occupancy(dataset: Dataset, n_states: int, gamma: float, horizo
 
 
 def tabular_model(env: gym.Env | Any) -> tuple[np.ndarray, np.ndarray]:
-    """Transition probabilities [S, A, S] and those of first states [S] of an environment that knows them.
+    """Returns transition probabilities [S, A, S] and initial state probabilities [S] of a tabular environment.
 
-    Such are Gymnasium's FrozenLake, CliffWalking and Taxi. Terminal states are never left.
+    Examples are Gymnasium's FrozenLake, CliffWalking and Taxi. Terminal states become absorbing.
 
     Raises:
-        ValueError: the environment has no table.
+        ValueError: the environment has no transition table.
     """
     if getattr(env.unwrapped, "P", None) is None or getattr(env.unwrapped, "initial_state_distrib", None) is None:
         raise ValueError(f"env={env!r} has no table of its own: pass transitions [S, A, S] and initial [S] yourself.")
@@ -126,10 +126,10 @@ def tabular_model(env: gym.Env | Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 class SoftPlan(NamedTuple):
-    """What to do where choices of the same value are taken equally often."""
+    """A soft-optimal policy, in which actions of equal value have equal probability."""
 
     policy: Tensor
-    """[T, S, A] probabilities at each time, or [S, A] for ever."""
+    """[T, S, A] probabilities at each time, or [S, A] for an infinite horizon."""
     values: Tensor
     """[S] expected rewards plus causal entropy from the start on."""
 
@@ -138,21 +138,21 @@ class SoftPlan(NamedTuple):
 
 
 class MCEIRL:
-    """Finds the reward, linear in features of states, for which the expert's behaviour is likeliest.
+    """Finds the reward, linear in state features, for which the expert's behaviour is most likely.
 
-    Of all behaviours with the expert's mean features, the one of greatest causal entropy is softly optimal for some
-    weights; those minimise the convex E[V(s_0)] - weights . (expert's features), whose gradient is the difference of
-    mean features, chapter 6. It is minimised by L-BFGS with a strong Wolfe line search, torch's.
+    Of all policies with the expert's mean features, the one of maximum causal entropy is soft-optimal for some weights;
+    those minimise the convex E[V(s_0)] - weights . (expert's features), whose gradient is the difference of mean
+    features, chapter 6. It is minimised by torch's L-BFGS with a strong Wolfe line search.
 
     Args:
-        transitions: [S, A, S] probabilities of next states; terminal states are never left.
-        initial: [S] probabilities of first states.
-        features: [S, F]; None: a reward for each state.
-        horizon: T steps of an episode; None: for ever, which takes ``gamma < 1``.
+        transitions: [S, A, S] probabilities of next states; terminal states are absorbing.
+        initial: [S] initial state probabilities.
+        features: [S, F]; None: a separate reward for each state.
+        horizon: T steps of an episode; None: infinite, which requires ``gamma < 1``.
         gamma: discount.
-        tolerance: largest difference of a mean feature at which it is done.
-        weight_decay: times half the sum of squared weights is added to what is minimised: bounds the weights where an
-            expert never does something, at the price of a difference of features.
+        tolerance: largest difference of a mean feature at convergence.
+        weight_decay: weight of half the sum of squared weights in the objective: bounds the weights if the expert never
+            visits some features, at the cost of a difference of features.
         max_iterations: of L-BFGS.
 
     Attributes:
@@ -161,7 +161,7 @@ class MCEIRL:
         gap: largest difference between a mean feature of policy and expert.
 
     Raises:
-        ValueError: an argument is of another shape, or not probabilities, or out of range.
+        ValueError: an argument has the wrong shape, is out of range, or holds no probabilities.
     """
 
     def __init__(
@@ -207,14 +207,14 @@ class MCEIRL:
         """Find the weights.
 
         Args:
-            demonstrations: a dataset whose observations are numbers of states, or the expert's occupancy of states [S]:
-                the mean of sum_t gamma^t [s_t = s].
+            demonstrations: a dataset whose observations are state indices, or the expert's occupancy of states [S]: the
+                mean of sum_t gamma^t [s_t = s].
 
         Returns:
-            the model itself. It warns if differences of features are left after ``max_iterations``.
+            the model itself. It warns if differences of features remain after ``max_iterations``.
 
         Raises:
-            ValueError: states that there are not, or an episode that was cut short before the horizon.
+            ValueError: unknown states, or an episode truncated before the horizon.
         """
         expert = self._occupancy_of(demonstrations) @ self.features
         weights = self.weights.clone().requires_grad_()
@@ -248,14 +248,14 @@ class MCEIRL:
         return self
 
     def _plan(self) -> Tensor:
-        """Policy and values [S] of the present weights."""
+        """Computes the policy of the present weights, and returns the values [S]."""
         self.policy, values = soft_value_iteration(
             self.transitions, self.features @ self.weights, self.gamma, self.horizon
         )
         return values
 
     def mean_features(self) -> Tensor:
-        """[F] of the policy, exactly: E[sum_t gamma^t f(s_t)]."""
+        """Returns the policy's expected features [F], exactly: E[sum_t gamma^t f(s_t)]."""
         return occupancy(self.transitions, self.policy, self.initial, self.gamma) @ self.features
 
     def _occupancy_of(self, demonstrations: Dataset | np.ndarray) -> Tensor:
@@ -277,7 +277,7 @@ class MCEIRL:
 
     @property
     def reward(self) -> RewardFunction:
-        """The learned reward, for :func:`~polyak.envs.with_reward`: of the state in which a step begins."""
+        """The learned reward, for :func:`~polyak.envs.with_reward`: of the state that a step starts from."""
         seen, acted = spaces.Discrete(self.n_states), spaces.Discrete(self.n_actions)
         arguments: dict[str, Any] = {"use_action": False, "net_arch": []}
         network = RewardNet(seen, acted, **arguments)
@@ -290,16 +290,16 @@ class MCEIRL:
     def predict(
         self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False
     ) -> Predicted:
-        """The action in one state or a batch of them.
+        """Returns the action in one state or a batch of them.
 
         Args:
-            observation: number or numbers [N] of states.
-            state: with a horizon: how many steps of the episode are over [N], as the last call returned it.
+            observation: state index, or indices [N].
+            state: with a horizon: the elapsed steps of each episode [N], as returned by the last call.
             episode_start: [N] where a new episode begins.
-            deterministic: the likeliest action instead of a sample.
+            deterministic: the most likely action instead of a sample.
 
         Raises:
-            ValueError: a state that there is not, or ``state`` or ``episode_start`` of another length.
+            ValueError: an unknown state, or ``state`` or ``episode_start`` of another length.
         """
         states = np.atleast_1d(observation).astype(np.int64)
         fix = f"states have the numbers 0 to {self.n_states - 1}."

@@ -1,10 +1,10 @@
-"""Probabilistic Ensembles with Trajectory Sampling (PETS): a learned model of the environment, and planning on it.
+"""Probabilistic Ensembles with Trajectory Sampling (PETS): planning with a learned model of the environment.
 
 Chua et al. 2018, "Deep Reinforcement Learning in a Handful of Trials using Probabilistic Dynamics Models",
 arXiv:1805.12114, algorithm 1.
 
-What differs from the paper: members share their data rather than bootstrap it, and are fitted until a holdout stops
-them; rewards and terminations are learned, unless functions of them are given; outputs of the model are standardised.
+Differences from the paper: members share their data instead of bootstrapping it, and are fitted until a holdout set
+stops them; rewards and terminations are learned unless functions give them; outputs of the model are standardised.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -37,7 +37,7 @@ from polyak.parts.replay import ExperienceReplay
 
 
 def without_plans(model: Any, step: Step) -> Step:
-    """A step of [N] environments without the plans behind it, which are no experience."""
+    """Removes the plans, which are not stored, from a step of [N] environments."""
     return step._replace(extras={})
 
 
@@ -53,7 +53,7 @@ class Fits:
         self.follow = model._following()
 
     def make(self, steps: int, rows: int, gamma: float, share: float | None, normalizer: Normalizer | None) -> None:
-        """Some gradient steps at most, with so many rows in the minibatch of each member."""
+        """Fit the model by at most ``steps`` gradient steps, with ``rows`` rows per minibatch of each member."""
         model, memory = self.model, self.memory
         with self.split.sample:
             found = rows_of((memory.own, memory.recorded), model.device, normalizer)
@@ -68,7 +68,7 @@ class Fits:
 
 
 class Fitted(ExperienceReplay):
-    """Fits the model to all experience, without plans."""
+    """Stores steps without plans, and fits the model to all experience."""
 
     few_updates: ClassVar = True
     storing: ClassVar = (without_plans,)
@@ -82,7 +82,7 @@ PLANNED = (
     *("horizon", "n_candidates", "n_top", "n_iterations", "momentum", "n_particles", "propagation", "gamma"),
     *("reward_function", "termination_function"),
 )
-"""Arguments of the policy."""
+"""Hyper-parameters that are passed to the policy."""
 
 
 @dataclass(eq=False, repr=False)
@@ -95,33 +95,32 @@ class PETS(FitsModel, OffPolicyAlgorithm):
     """
 
     learning_rate: LearningRate = 1e-3
-    """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
-    end)."""
+    """Learning rate of the model: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     learning_starts: Natural = 200
     """Environment steps of random actions before the first fit."""
     gamma: Reload[Fraction] = 1.0
     """Discount of one step within a plan, in [0, 1]."""
     train_freq: Becomes[int | tuple[int, str], Any] = later(200)
-    """Collect this long before each fit: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    """Steps to collect before each fit: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     gradient_steps: Count = 2_000
-    """Gradient steps of one fit, at most."""
+    """Largest number of gradient steps of one fit."""
     horizon: Reload[Count] = 25
     """Steps of a plan."""
     n_candidates: Reload[Count] = 400
-    """Plans that are compared in one iteration."""
+    """Candidate plans per iteration."""
     n_top: Reload[Count] = 40
-    """How many of them, the best, decide where the next iteration looks."""
+    """Number of best candidates, whose mean and variance the next iteration uses."""
     n_iterations: Reload[Count] = 5
     """Iterations of the cross-entropy method for each action."""
     momentum: Reload[Fraction] = 0.1
-    """Weight of the mean and the variance of candidates before, against those of the best."""
+    """Weight of the candidates' previous mean and variance, against those of the best ones."""
     n_particles: Reload[Count] = 20
-    """Trajectories that are imagined for each plan, whose mean return counts: a multiple of the model's elites."""
+    """Trajectories imagined for each plan, whose returns are averaged: a multiple of the model's elites."""
     propagation: Reload[Propagation] = "tsinf"
-    """``"ts1"``: a trajectory continues with another member of the ensemble at each step; ``"tsinf"``: with one."""
+    """``"ts1"``: a trajectory changes its member of the ensemble at each step; ``"tsinf"``: it keeps its member."""
 
-    n_steps: Settled[int] = 1  # of returns, of which there are none
+    n_steps: Settled[int] = 1  # it estimates no returns
     dataset_share: Settled[None] = None
     replay_buffer_class: Settled[None] = None
     replay_buffer_kwargs: Settled[None] = None
@@ -140,7 +139,7 @@ class PETS(FitsModel, OffPolicyAlgorithm):
         return model_optimizer()
 
     def _columns(self) -> tuple[Column, ...]:
-        return ()  # plans are no experience
+        return ()  # plans are not stored
 
     card: ClassVar[Card] = Card(
         idea="plan by the cross-entropy method on an ensemble of models that is learned",

@@ -1,6 +1,6 @@
 """Proximal Policy Optimization (PPO), with the clipped objective.
 
-Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.06347. Equation numbers are theirs.
+Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.06347. Equation numbers refer to it.
 
 Shapes: B minibatch rows.
 """
@@ -32,7 +32,8 @@ from polyak.schedules import Schedule
 def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip: Tensor, dual_clip: Tensor | None = None) -> Tensor:
     """-L^CLIP = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)], eq. 7. log_ratio log r [B], advantages [B] -> []
 
-    With ``dual_clip`` c no term with A < 0 is less than c A, however large r (Ye et al. 2020, arXiv:1912.09729, eq. 5).
+    With ``dual_clip`` c, terms with A < 0 are at least c A, however large r is (Ye et al. 2020, arXiv:1912.09729, eq.
+    5).
     """
     ratio = log_ratio.exp()
     gains = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
@@ -47,19 +48,19 @@ def value_loss(values: Tensor, returns: Tensor) -> Tensor:
 
 
 def clipped_values(values: Tensor, old_values: Tensor, clip: Tensor) -> Tensor:
-    """Values kept within ``clip`` of what they were when the rollout was made. values [B], old_values [B] -> [B]"""
+    """Values clipped to within ``clip`` of those at the time of the rollout. values [B], old_values [B] -> [B]"""
     return old_values + (values - old_values).clamp(-clip, clip)
 
 
 def next_kl_coef(coef: float, kl: float, target: float) -> float:
-    """beta of the next update: halved where d < d_targ / 1.5, doubled where d > 1.5 d_targ, section 4. [] each -> []"""
+    """beta of the next update: halved if d < d_targ / 1.5, doubled if d > 1.5 d_targ, section 4. [] each -> []"""
     return coef / 2 if kl < target / 1.5 else coef * 2 if kl > target * 1.5 else coef
 
 
 def approximate_kl(log_ratio: Tensor) -> Tensor:
     """KL(old || new) by E[(r - 1) - log r], unbiased and never negative (Schulman 2020). log_ratio [B] -> []
 
-    So is its gradient E[(r - 1) grad log pi], since E[r grad log pi] is 0 over the old policy's actions.
+    Its gradient E[(r - 1) grad log pi] is unbiased, too, since E[r grad log pi] is 0 over the old policy's actions.
     """
     return (log_ratio.exp() - 1 - log_ratio).mean()
 
@@ -68,18 +69,18 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
 
 
 class Lesson(NamedTuple):
-    """What some passes over a rollout came to."""
+    """The result of several passes over a rollout."""
 
     metrics: dict[str, list[Tensor]]
-    """Of each gradient step; ``approx_kl`` of those of the last pass alone."""
+    """Log name -> value of each gradient step; ``approx_kl`` of the last pass only."""
     passes: int
-    """How many were begun."""
+    """Number of passes begun."""
     too_far: bool
-    """Whether the last gradient step was skipped, and the rest with it."""
+    """Whether early stopping skipped the last gradient step and the remaining ones."""
 
 
 class PPOLearner(OnPolicyLearner):
-    """A stochastic actor with a value function, under one optimizer."""
+    """A stochastic actor with a value function, and one optimizer."""
 
     optimized = ("policy",)
     policy: ActorCriticPolicy
@@ -98,9 +99,9 @@ class PPOLearner(OnPolicyLearner):
         """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
 
         Args:
-            passes: each an iterable of as many minibatches; of a pass that is not reached, none is asked for.
+            passes: each an iterable of equally many minibatches; passes that are not reached are not drawn.
         """
-        each = [list(passes)] if self.target_kl is None else ([one] for one in passes)  # no step is skipped without
+        each = [list(passes)] if self.target_kl is None else ([one] for one in passes)  # without it no step is skipped
         metrics: dict[str, list[Tensor]] = {}
         too_far, begun = False, 0
         for some in each:
@@ -116,20 +117,20 @@ class PPOLearner(OnPolicyLearner):
         return Lesson(metrics, begun, too_far)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend the objective, unless the policy has moved more than 1.5 ``target_kl``."""
+        """Makes a gradient step on the objective, unless the KL divergence exceeds 1.5 ``target_kl``."""
         values, log_prob, entropy = self.evaluated(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
             kl = self.divergence(batch, log_prob - batch.old_log_prob)
         if self.target_kl is not None or self.kl_coef is not None:
-            (kl,) = self.averaged([kl])  # so that all learners stop, or none, and weigh divergence alike
+            (kl,) = self.averaged([kl])  # learners stop together, and weight the divergence equally
         too_far = None if self.target_kl is None else kl > 1.5 * self.target_kl
         self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
         return Update({"loss": objective.loss.detach(), "approx_kl": kl, **objective.metrics}, skipped=too_far)
 
     def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
-        """-(L^CLIP - c1 L^VF + c2 S), eq. 9. Of the policy as it is: values [B], log_prob [B] of the batch's actions,
-        entropy [B]"""
+        """Returns -(L^CLIP - c1 L^VF + c2 S), eq. 9. Under the current policy: values [B], log_prob [B] of the batch's
+        actions, entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
             advantages = self.normalized(advantages)
@@ -153,7 +154,7 @@ class PPOLearner(OnPolicyLearner):
         return objective.plus(self.kl_coef * self.divergence(batch, log_ratio))
 
     def divergence(self, batch: RolloutSamples, log_ratio: Tensor) -> Tensor:
-        """How far the policy has moved since the rollout, by log r [B] of the actions taken. -> []"""
+        """Returns the approximate KL divergence since the rollout, by log r [B] of the actions taken. -> []"""
         return approximate_kl(log_ratio)
 
 
@@ -161,14 +162,14 @@ class PPOLearner(OnPolicyLearner):
 
 
 def log_ranges(model: Any, outcome: Gained) -> None:
-    """Log the weight of the divergence and the ranges that clip, as far as there are any."""
+    """Log the weight of the KL penalty and the clipping ranges, if set."""
     values = {name: model.learner.tunables.get(name) for name in ("kl_coef", "clip_range", "clip_range_vf")}
     for name in [name for name, value in values.items() if value is not None]:
         model.logger.record(f"train/{name}", values[name])
 
 
 def move_kl_coef(model: Any, outcome: Gained) -> None:
-    """Change the weight of the divergence by how far the policy has moved, if it aims at anything."""
+    """Adapt the weight of the KL penalty to ``kl_target``."""
     if model.kl_target is not None:
         kl = float(torch.stack(outcome.metrics["approx_kl"]).mean())
         model._put(kl_coef=next_kl_coef(model.kl_coef, kl, model.kl_target))
@@ -213,25 +214,25 @@ class PPO(OnPolicyAlgorithm):
 
     _: KW_ONLY
     batch_size: Count = 64
-    """Rows of the rollout in one minibatch."""
+    """Rows of the rollout per minibatch."""
     n_epochs: Count = 10
     """Passes over each rollout."""
     clip_range: Scheduled[Positive | Schedule] = 0.2
-    """How far from 1 the probability ratio may move before it stops counting; a number or a schedule."""
+    """Clipping range of the probability ratio around 1; a number or a schedule."""
     clip_range_vf: Scheduled[Positive | Schedule | None] = None
-    """How far values may move in one update, in units of return; ``None`` does not limit them."""
+    """Clipping range of the change of values in one update, in units of return; ``None``: no clipping."""
     dual_clip: Annotated[float, Only("a number greater than 1", lambda c: c > 1)] | None = None
-    """How many times its advantage a bad action may count at most, however much likelier it has become
-    (arXiv:1912.09729); ``None``: without limit."""
+    """Bound of the clipped objective for negative advantages, as a multiple of the advantage (arXiv:1912.09729);
+    ``None``: no bound."""
     target_kl: Positive | None = None
-    """End an update early once the policy's approximate KL divergence exceeds 1.5 times this; ``None`` never does."""
+    """Stop an update early once the approximate KL divergence exceeds 1.5 times this; ``None``: no early stopping."""
 
     kl_coef: NonNegative | None = None
-    """Weight of a penalty on the policy's divergence from the one that made the rollout, estimated from the actions
-    taken (section 4); ``None``: there is no such term."""
+    """Weight of a penalty on the KL divergence from the policy that made the rollout, estimated from the actions taken
+    (section 4); ``None``: no penalty."""
     kl_target: Positive | None = None
-    """Divergence in one update that ``kl_coef`` aims at: it is halved or doubled after an update that came to less than
-    2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
+    """KL divergence per update that ``kl_coef`` is adapted to: it is halved after an update with a divergence below 2/3
+    of this, and doubled above 3/2. ``None``: constant ``kl_coef``."""
 
     made_of: ClassVar[MadeOf] = {"rollouts": Epochs}
     learner_class: ClassVar[type[Learner]] = PPOLearner

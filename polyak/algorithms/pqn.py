@@ -1,9 +1,8 @@
-"""PQN: Q-learning from many environments at once, without replay and without a target network.
+"""PQN: Q-learning from many parallel environments, without replay and without a target network.
 
-Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning", arXiv:2407.04811. What a replay buffer and a
-target network are for elsewhere, fresh experience of many environments and layer normalisation do here. The gradient
-step is DeepSARSA's: values of actions taken move towards returns. What differs is the returns, and how often each is
-used.
+Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning", arXiv:2407.04811. Fresh experience of many
+environments and layer normalisation replace the replay buffer and the target network. The gradient step is DeepSARSA's:
+values of the actions taken move towards returns. It differs in the returns, and in the number of passes over them.
 
 Shapes: B minibatch rows, N environments, A actions, M = A choices of a mask.
 """
@@ -35,7 +34,7 @@ from polyak.parts.rollouts import Rollouts
 
 
 def greedy_value(q: Tensor, masks: Tensor | None) -> Tensor:
-    """max_a Q(s, a) over what is allowed. q [B, A], masks [B, M] bool or None: everything -> [B]"""
+    """max_a Q(s, a) over allowed actions. q [B, A], masks [B, M] bool or None: everything -> [B]"""
     return allowed(q, masks).amax(1)
 
 
@@ -43,15 +42,15 @@ def greedy_value(q: Tensor, masks: Tensor | None) -> Tensor:
 
 
 class PQNLearner(DeepSARSALearner):
-    """DeepSARSA's gradient step; the value of a state is its greatest action value.
+    """DeepSARSA's gradient step with greedy state values.
 
-    G_t = r + gamma (lambda G_(t+1) + (1 - lambda) max_a Q(s', a)), as in algorithm 1: what generalised advantage
-    estimation gives with max_a Q(s, a) for the value of a state. The network stands still while a rollout is collected.
+    G_t = r + gamma (lambda G_(t+1) + (1 - lambda) max_a Q(s', a)), as in algorithm 1: generalised advantage estimation
+    with max_a Q(s, a) as the state value. The network does not change while a rollout is collected.
     """
 
     @torch.no_grad()
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
-        """Greedy values, and 0 for logarithms of probabilities, which nothing reads."""
+        """Returns greedy values, and 0 for the unused log-probabilities."""
         observations, _, *more = rows
         values = greedy_value(self.policy.q_net(observations), more[0].get("masks") if more else None)
         return {"values": values, "log_probs": torch.zeros_like(values)}
@@ -89,7 +88,7 @@ class PQN(GreedyOnPolicy, OnPolicyAlgorithm):
     gae_lambda: Fraction = 0.65
     """Trace decay lambda of the returns, in [0, 1]: 0 bootstraps after one step, 1 sums all rewards of the rollout."""
     batch_size: Count = 32
-    """Rows of the rollout in one minibatch."""
+    """Rows of the rollout per minibatch."""
     n_epochs: Count = 2
     """Passes over each rollout."""
 

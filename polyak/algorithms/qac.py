@@ -1,4 +1,4 @@
-"""QAC: an actor-critic whose critic holds the values of actions, which it learns by SARSA.
+"""QAC: an actor-critic whose critic learns action values by SARSA.
 
 Sutton et al. 2000, "Policy Gradient Methods for Reinforcement Learning with Function Approximation", NeurIPS 12; Konda
 and Tsitsiklis 2000, "Actor-Critic Algorithms", NeurIPS 12. The critic's rule is that of Sutton and Barto 2018,
@@ -6,11 +6,11 @@ and Tsitsiklis 2000, "Actor-Critic Algorithms", NeurIPS 12. The critic's rule is
 
     delta = r + gamma Q(s', a') - Q(s, a),    w += rate_w delta grad Q(s, a),    theta += rate_theta Q(s, a) grad log pi
 
-Q(s', a') is 0 where the episode has terminated. Where no a' was taken, after a time limit and after the last step of a
-rollout, its mean sum_a pi(a|s') Q(s', a) stands in its place.
+Q(s', a') is 0 if the episode has terminated. If no a' was taken, after truncation and after the last step of a rollout,
+it is replaced by its expectation sum_a pi(a|s') Q(s', a).
 
-What differs from ActorCritic: the actor follows the value of the action and not the temporal-difference error. That
-value may have its mean under the policy subtracted, which leaves the expected gradient as it is.
+Difference from ActorCritic: the actor follows the action value instead of the temporal-difference error. Optionally its
+mean under the policy is subtracted, which does not change the expected gradient.
 
 Shapes: B rows of a rollout, S successors, A actions.
 """
@@ -46,9 +46,9 @@ def expected_value(q: Tensor, probs: Tensor) -> Tensor:
 
 
 class ActionValuePolicy(ActorCriticPolicy):
-    """An :class:`~polyak.nn.ActorCriticPolicy` of a Discrete whose critic has a value for each action.
+    """An :class:`~polyak.nn.ActorCriticPolicy` for Discrete actions whose critic has a value for each action.
 
-    With an action its value is that of the action, without one its mean under the policy.
+    Given an action, its value is Q(s, a); otherwise it is the mean under the policy.
     """
 
     def _build_networks(self) -> None:
@@ -59,11 +59,11 @@ class ActionValuePolicy(ActorCriticPolicy):
             self.init_weights(self.value_net, 1.0)
 
     def q_values(self, obs: Obs) -> Tensor:
-        """Q(s, a) of every action [B, A]."""
+        """Returns Q(s, a) of every action [B, A]."""
         return super().predict_values(obs)
 
     def predict_values(self, obs: Obs, masks: Tensor | None = None) -> Tensor:
-        """sum_a pi(a|s) Q(s, a): [B, 1]. masks [B, A] bool, which actions pi may choose; ``None``: all."""
+        """Returns sum_a pi(a|s) Q(s, a): [B, 1]. masks [B, A] bool, which actions pi may choose; ``None``: all."""
         distribution: Any = self.get_distribution(obs)
         if masks is not None:
             distribution = distribution.masked(masks)
@@ -71,7 +71,7 @@ class ActionValuePolicy(ActorCriticPolicy):
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B], their values Q(s, a) [B, 1], their log-probabilities [B]."""
+        """Returns actions [B], their values Q(s, a) [B, 1], and their log-probabilities [B]."""
         actions, q, log_prob = super().forward(obs, deterministic)
         return actions, taken(q, actions.flatten())[:, None], log_prob
 
@@ -86,30 +86,30 @@ class ActionValuePolicy(ActorCriticPolicy):
 
 
 class QACLearner(ActorCriticLearner):
-    """ActorCritic's two losses, with values of actions: E[(G - Q(s, a))^2], and -E[Q(s, a) log pi(a|s)].
+    """ActorCritic's two losses with action values: E[(G - Q(s, a))^2], and -E[Q(s, a) log pi(a|s)].
 
-    G = r + gamma (Q(s', a') + lambda (G' - Q(s', a'))): what generalised advantage estimation gives with Q(s, a) for
-    the value of a row.
+    G = r + gamma (Q(s', a') + lambda (G' - Q(s', a'))): generalised advantage estimation with Q(s, a) as the value of a
+    row.
     """
 
     policy: ActionValuePolicy
     baseline: Tunable[bool]
 
     def next_values(self, successors: Experience, acting: Any) -> Tensor:
-        """Expected values [S] of states in which no action was taken."""
+        """Returns expected values [S] of states in which no action was taken."""
         critic = self.evaluator(acting)
         return critic.predict_values(successors.observations, successors.columns.get("masks")).flatten()
 
     def with_advantages(self, batch: RolloutSamples, values: Tensor) -> RolloutSamples:
-        """A batch in whose advantages stands what the actor follows."""
-        if self.critic_target is not None:  # by which the batch was evaluated
+        """Returns a batch whose advantages are the actor's weights."""
+        if self.critic_target is not None:  # it evaluated the batch
             batch = batch._replace(old_values=values.detach().flatten())
         return batch._replace(advantages=self.action_values(batch))
 
     @torch.no_grad()
     def action_values(self, batch: RolloutSamples) -> Tensor:
-        """What the actor follows [B]: Q(s, a); with a baseline Q(s, a) - sum_b pi(b|s) Q(s, b)."""
-        q = batch.old_values  # of the critic as it is: a rollout is learned from once
+        """Returns the actor's weights [B]: Q(s, a); with a baseline Q(s, a) - sum_b pi(b|s) Q(s, b)."""
+        q = batch.old_values  # of the current critic: a rollout is used once
         if not self.baseline:
             return q
         return q - self.policy.predict_values(batch.observations, batch.extras.get("masks")).flatten()
@@ -124,10 +124,10 @@ class QAC(ActorCritic):
 
     _: KW_ONLY
     n_steps: Count = 8
-    """Steps per environment in one rollout, of which one update is made. Of the last one the next action is not known:
-    with 1 the critic learns by Expected SARSA alone."""
+    """Steps per environment in one rollout, for one update. The action after the last step is unknown: with 1 the
+    critic learns by Expected SARSA only."""
     baseline: bool = False
-    """Subtract from the value of an action the mean of the values of all actions under the policy."""
+    """Subtract the mean action value under the policy from the value of an action."""
 
     use_sde: Settled[bool] = False  # noise for continuous actions
     sde_sample_freq: Settled[int] = -1

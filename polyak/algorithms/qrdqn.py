@@ -1,7 +1,7 @@
 """Quantile Regression DQN (QR-DQN).
 
 Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", arXiv:1710.10044. Equation and
-algorithm numbers are theirs.
+algorithm numbers refer to it.
 
 Shapes: B batch rows, A actions, N quantiles.
 """
@@ -29,23 +29,24 @@ class QRDQNLearner(DQNLearner):
     """Quantiles of returns at fixed levels."""
 
     def predicted(self, batch: Transition) -> Tensor:
-        """Quantiles of the online network: [B, N, A]"""
+        """Returns the online network's quantiles: [B, N, A]"""
         return self.quantiles(self.policy.q_net, batch.observations)
 
     def quantiles(self, network: Any, observations: Obs) -> Tensor:
-        """Of every action, by one of the two networks: [B, N, A]"""
+        """Returns the quantiles of every action, by one of the two networks: [B, N, A]"""
         quantiles: Tensor = network.quantiles(observations)
         return quantiles
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """Quantiles of the targets, algorithm 1. -> [B, N]"""
+        """Returns the targets' quantiles, algorithm 1. -> [B, N]"""
         quantiles = self.quantiles(self.policy.q_net_target, batch.next_observations)
         returns = self.backup(batch, quantiles.mean(1), quantiles)
         return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Quantiles q [B, N, A] of every action, target [B, N] of those taken: eq. 10"""
+        """Returns the quantile regression loss of eq. 10. Quantiles q [B, N, A] of every action, target [B, N] of those
+        taken"""
         chosen = taken(q, batch.actions.long())
         losses = quantile_huber_loss(chosen, target, midpoints(chosen.shape[1], chosen.device))
         return Objective((batch.weights * losses).mean(), td_error=losses.detach())
@@ -63,9 +64,9 @@ class QRDQN(DQN):
     exploration_fraction: Fraction = 0.005
     """Fraction of training over which the exploration rate falls."""
     exploration_final_eps: Fraction = 0.01
-    """Probability of a random action once it has fallen."""
+    """Final probability of a random action."""
     max_grad_norm: NonNegative | None = None
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    """Largest global gradient norm, above which gradients are scaled down; ``None``: no clipping."""
 
     learner_class: ClassVar[type[Learner]] = QRDQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=QuantileNetwork)

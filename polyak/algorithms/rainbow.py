@@ -18,14 +18,14 @@ from polyak.parts.replay import ExperienceReplay
 
 
 class HalfPrioritised(ExperienceReplay):
-    """Replays with the priorities of table 1."""
+    """Replay with the prioritisation exponent of table 1."""
 
     priorities: ClassVar = {"alpha": 0.5}
 
 
 @dataclass(eq=False, repr=False)
 class Rainbow(OnAtoms, DQN):
-    """Rainbow: all of DQN's extensions at once, with the settings of its paper's table 1 (arXiv:1710.02298)."""
+    """Rainbow: all extensions of DQN at once, with the settings of its paper's table 1 (arXiv:1710.02298)."""
 
     learning_rate: LearningRate = 6.25e-5
     _: KW_ONLY
@@ -36,16 +36,16 @@ class Rainbow(OnAtoms, DQN):
     n_steps: Count | tuple[int, int] = 3
     """Rewards summed before bootstrapping (n-step returns); ``(least, most)`` draws a number for each transition."""
     prioritized: bool | dict[str, Any] = True
-    """Replay transitions of large error (the divergence of distributions) more often, and weigh their losses less
-    (arXiv:1511.05952). A dict changes settings, as for :class:`DQN`; ``True`` takes ``alpha=0.5``."""
+    """Prioritised replay by the KL divergence of distributions, with importance weights (arXiv:1511.05952). A dict
+    changes settings, as for :class:`DQN`; ``True`` takes ``alpha=0.5``."""
     double: bool = True
-    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    """Double Q-learning: the online network chooses the next action, the target network evaluates it
     (arXiv:1509.06461)."""
     dueling: bool | Literal["max"] = True
-    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581).
-    ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq. 8)."""
+    """Separate streams for state values and advantages, each with its own last hidden layer (arXiv:1511.06581).
+    ``True`` subtracts the mean advantage (eq. 9), ``"max"`` the maximum (eq. 8)."""
     noisy: bool = True
-    """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
+    """Replace random actions by learned noise in the weights of the last hidden layer and the output
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
 
     made_of: ClassVar[MadeOf] = {"replay": HalfPrioritised}

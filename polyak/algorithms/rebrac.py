@@ -1,7 +1,7 @@
 """ReBRAC: revisited behaviour-regularised actor-critic.
 
 Tarasov, Kurenkov, Nikulin and Kolesnikov 2023, "Revisiting the Minimalist Approach to Offline Reinforcement Learning",
-arXiv:2305.09836. Equation numbers are theirs. TD3+BC with a penalty in the critics' targets as well as in the actor's
+arXiv:2305.09836. Equation numbers refer to it. TD3+BC with a penalty in the critics' targets as well as in the actor's
 loss, and layer normalisation in the critics.
 
 Shapes: B batch rows, A action dimensions, K critics, N transitions. Actions are in units of the action space scaled to
@@ -34,7 +34,7 @@ from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
-"""Columns: the action [A] that was recorded after a step, in the networks' units; whether there was one."""
+"""Columns: the action [A] recorded in the next step, in the networks' units; and whether there was one."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def squared_distance(actions: Tensor, recorded: Tensor) -> Tensor:
 
 
 def penalised_value(q: Tensor, distance: Tensor, continues: Tensor, beta: Tensor) -> Tensor:
-    """min_k Q_k(s', a') - beta_2 (a' - a'_data)^2, eq. 4; without the penalty where no next action was recorded.
+    """min_k Q_k(s', a') - beta_2 (a' - a'_data)^2, eq. 4; without the penalty if no next action was recorded.
 
     q [K, B], distance [B], continues [B] bool, beta_2 [] -> [B]
     """
@@ -55,7 +55,7 @@ def penalised_value(q: Tensor, distance: Tensor, continues: Tensor, beta: Tensor
 def actor_loss(q: Tensor, distance: Tensor, beta: Tensor, normalises: bool) -> Tensor:
     """E[beta_1 (pi(s) - a)^2 - lambda min_k Q_k(s, pi(s))], eq. 3. q [K, B], distance [B], beta_1 [] -> []
 
-    lambda is 1 / mean |Q|, a number and not a function of the actor, or 1.
+    lambda is 1 / mean |Q| without a gradient, or 1.
     """
     value = q.amin(0)
     scale = 1 / value.detach().abs().mean() if normalises else 1.0
@@ -66,10 +66,10 @@ def actor_loss(q: Tensor, distance: Tensor, beta: Tensor, normalises: bool) -> T
 
 
 class NormalisedCritic(ContinuousCritic):
-    """K action-value functions whose hidden layers are normalised after their activation, section 3.2."""
+    """K Q-functions with layer normalisation after each hidden activation, section 3.2."""
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
+        """Returns one of the K perceptrons on concatenated features and actions: [B, inputs] -> [B, 1]."""
         layers: list[nn.Module] = []
         for width in self.net_arch:
             layers += [*create_mlp(inputs, 0, [width], self.activation_fn), nn.LayerNorm(width)]
@@ -78,11 +78,11 @@ class NormalisedCritic(ContinuousCritic):
 
 
 def with_next_actions(dataset: Dataset, encode: Callable[[np.ndarray], np.ndarray]) -> Dataset:
-    """A dataset with the action that was recorded after each step: none after the last one of an episode.
+    """Returns a dataset with the next recorded action of each step: none after the last step of an episode.
 
     Args:
         dataset: of Box actions.
-        encode: from actions [N, ...] in the environment's units to the networks'.
+        encode: converts actions [N, ...] from the environment's units to the networks'.
     """
     continues = np.ones(len(dataset), bool)
     continues[dataset.ends - 1] = False
@@ -98,7 +98,7 @@ def with_next_actions(dataset: Dataset, encode: Callable[[np.ndarray], np.ndarra
 
 
 class ReBRACLearner(TD3Learner):
-    """TD3's steps, in which both actor and critics count how far the actor is from the recorded actions."""
+    """TD3's gradient steps with behaviour-cloning penalties in actor and critics."""
 
     actor_bc_coef: Tunable[Tensor]
     critic_bc_coef: Tunable[Tensor]
@@ -106,7 +106,7 @@ class ReBRACLearner(TD3Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """The smaller target critic's value of smoothed target actions, less the penalty, eq. 4. -> [B]"""
+        """Returns the smaller target critic's value of smoothed target actions, minus the penalty, eq. 4. -> [B]"""
         next_actions = self.policy.actor_target(batch.next_observations)
         next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
@@ -115,11 +115,11 @@ class ReBRACLearner(TD3Learner):
         return batch.rewards + batch.discounts * value
 
     def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
-        """What the actor's actions [B, A] are worth, by all critics. -> [K, B]"""
+        """Returns all critics' Q-values of the actor's actions [B, A]. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, actions)
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
-        """Of the actor. Its own actions [B, A] and q [K, B] of those"""
+        """Returns the actor's loss. Its own actions [B, A] and their q [K, B]"""
         distance = squared_distance(actions, batch.actions.flatten(1))
         loss = actor_loss(q, distance, self.actor_bc_coef, self.normalize_q)
         return Objective(loss, {"distance": distance.detach().mean()})
@@ -129,14 +129,14 @@ class ReBRACLearner(TD3Learner):
 
 
 def without_next_actions(model: Any, step: Step) -> Step:
-    """A step of the environments as the dataset's are stored: what follows it is not known yet."""
+    """Adds the dataset's columns to a step of the environments, whose next action is not known yet."""
     n, width = len(step.rewards), get_action_dim(model.action_space)
     none = {NEXT_ACTIONS: np.zeros((n, width), np.float32), CONTINUES: np.zeros(n, bool)}
     return step._replace(extras={**step.extras, **none})
 
 
 class NextActions(ExperienceReplay):
-    """Replays transitions with the action that was recorded after each."""
+    """Replays transitions with the next recorded action of each."""
 
     storing: ClassVar = (without_next_actions,)
 
@@ -152,24 +152,24 @@ class NextActions(ExperienceReplay):
 
 @dataclass(eq=False, repr=False)
 class ReBRAC(Smoothed, OfflineAlgorithm, OffPolicyAlgorithm):
-    """ReBRAC: TD3+BC with penalties in actor and critics, and normalised critics (arXiv:2305.09836).
+    """ReBRAC: TD3+BC with penalties in actor and critics, and layer-normalised critics (arXiv:2305.09836).
 
-    The authors' minibatches have 1024 transitions (``batch_size``), and their discount in AntMaze is 0.999 (``gamma``).
-    The critics' penalty needs the action that was recorded after each step. Where there is none, as at the end of an
-    episode, there is no penalty; neither is there for what the model experiences itself, when it learns by acting.
+    The authors use minibatches of 1024 transitions (``batch_size``), and a discount of 0.999 in AntMaze (``gamma``).
+    The critics' penalty needs the next recorded action. At the end of an episode there is none and so no penalty, and
+    neither for the model's own experience, when it learns online.
     """
 
     _: KW_ONLY
     learning_rate: LearningRate = 1e-3
-    """Step size of actor and critics, or a function of the progress that remains (1 -> 0): the authors' but in Adroit,
-    where it is 3e-4."""
+    """Learning rate of actor and critics, or a function of the remaining progress (1 -> 0): the authors', except in
+    Adroit, where it is 3e-4."""
     actor_bc_coef: NonNegative = 0.01
-    """Weight of the actor's squared distance from the recorded actions, beta_1. The authors' lie between 0.0005 and
-    1."""
+    """Weight of the actor's squared distance from the recorded actions, beta_1. The authors use 0.0005 to 1."""
     critic_bc_coef: NonNegative = 0.01
-    """Weight of that distance in the critics' targets, beta_2: the authors' lie between 0 and 0.5."""
+    """Weight of that distance in the critics' targets, beta_2: the authors use 0 to 0.5."""
     normalize_q: bool = True
-    """Divide the actor's value by its mean size, so that ``actor_bc_coef`` does not depend on that of rewards."""
+    """Divide the actor's Q-values by their mean magnitude, so that ``actor_bc_coef`` does not depend on the scale of
+    rewards."""
 
     made_of: ClassVar[MadeOf] = {"replay": NextActions}
     learner_class: ClassVar[type[Learner]] = ReBRACLearner

@@ -20,6 +20,9 @@ _RECIPES = policy_aliases(RecurrentActorCriticPolicy, RecurrentActorCriticPolicy
 class RecurrentPPO(PPO):
     """PPO with recurrent state, by an LSTM or by a GRU with ``policy_kwargs={"memory": "gru"}`` (arXiv:1707.06347).
 
+    :class:`polyak.PPO` with ``policy_kwargs={"memory": "lstm"}`` is the same with other defaults: here gradients are
+    backpropagated through sequences as long as a minibatch, there through 32 steps, which is faster.
+
     :class:`polyak.PPO` with ``policy_kwargs={"memory": "lstm"}`` is the same under other defaults: here gradients go
     back through sequences as long as a minibatch, there through 32 steps, which is quicker.
     """
@@ -28,7 +31,7 @@ class RecurrentPPO(PPO):
     n_steps: Count = 128
     """Steps per environment in one rollout."""
     batch_size: Count = 128
-    """Rows of the rollout in one minibatch."""
+    """Rows of the rollout per minibatch."""
 
     policies: ClassVar = _RECIPES | {name.replace("Policy", "LstmPolicy"): r for name, r in _RECIPES.items()}
 

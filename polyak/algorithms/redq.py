@@ -1,8 +1,8 @@
 """Randomized Ensembled Double Q-learning (REDQ).
 
 Chen, Wang, Zhou and Ross 2021, "Randomized Ensembled Double Q-Learning: Learning Fast Without a Model",
-arXiv:2101.05982. SAC with many gradient steps per environment step, which an ensemble of critics keeps from
-overestimating: each step's target is the smallest value of a few of them, drawn at random.
+arXiv:2101.05982. SAC with many gradient steps per environment step, and an ensemble of critics against overestimation:
+each step's target is the minimum of a few of them, drawn at random.
 
 Shapes: B batch rows, A action dimensions, N critics, M of them in a target.
 """
@@ -27,7 +27,7 @@ from polyak.parts.part import MadeOf, Part, of_policy
 
 
 def draw(n: int, m: int, device: torch.device) -> Tensor:
-    """M different numbers of 0 to n - 1, each such set as likely as any other: the set M of algorithm 1. -> [M]"""
+    """Draws M distinct numbers of 0 to n - 1 uniformly: the set M of algorithm 1. -> [M]"""
     return torch.rand(n, device=device).topk(m).indices
 
 
@@ -40,19 +40,20 @@ def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
 
 
 class REDQLearner(SACLearner):
-    """Actor, an ensemble of critics with targets, and the temperature."""
+    """Actor, an ensemble of critics with target networks, and the temperature."""
 
     subset: Tunable[int]
     policy_delay: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step of the critics, whose targets follow; every ``policy_delay`` steps also of the actor."""
+        """Makes a gradient step of the critics, and updates their targets; every ``policy_delay`` steps also of the
+        actor."""
         self.begin()
         moves = self.steps % self.target_update_interval == 0
         return self.with_actor(self.run(self.critic_step, batch, moves), batch)
 
     def critic_step(self, batch: Transition, update_target: bool) -> Update:
-        """The inner loop of algorithm 1."""
+        """Makes the inner step of algorithm 1."""
         update = self.improve_critics(batch, self.temperature())
         if update_target:
             polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
@@ -60,7 +61,7 @@ class REDQLearner(SACLearner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
-        """What all critics regress on: eq. 1, the smallest value of M target critics. -> [B]"""
+        """Returns the target Q-values of all critics: eq. 1, the minimum of M target critics. -> [B]"""
         next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         if self.subset < len(next_q):
@@ -70,7 +71,7 @@ class REDQLearner(SACLearner):
     def actor_objective(
         self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
     ) -> Objective:
-        """Of the actor. Its own actions [B, A], log_prob [B] and q [N, B] of those"""
+        """Returns the actor's loss. Its own actions [B, A], log_prob [B] and q [N, B] of those"""
         return Objective(actor_loss(q, log_prob, alpha))
 
 
@@ -78,7 +79,7 @@ class REDQLearner(SACLearner):
 
 
 class Subsets(Part):
-    """Which critics a target is made of."""
+    """Checks the subset of critics in a target."""
 
     def check(self) -> None:
         subset, n_critics = self.model.subset, self.model.n_critics
@@ -87,14 +88,14 @@ class Subsets(Part):
 
 @dataclass(eq=False, repr=False)
 class ManyUpdates:
-    """Fields of what makes many updates with an ensemble of critics."""
+    """Fields of algorithms that make many updates with an ensemble of critics."""
 
     _: KW_ONLY
     gradient_steps: GradientSteps = 20
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     subset: Count = 2
-    """Target critics of which the smallest value is taken, M: as many as this, redrawn for each gradient step. At
-    most ``n_critics``, of which it takes all."""
+    """Number of target critics whose minimum is the target, M: redrawn for each gradient step, at most ``n_critics``.
+    """
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""
 
@@ -108,7 +109,7 @@ class REDQ(ManyUpdates, SAC):
 
     _: KW_ONLY
     n_critics: WithNetworks[Count] = 10
-    """Critics in the ensemble, N."""
+    """Number of critics, N."""
 
     made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
 

@@ -1,10 +1,10 @@
-"""REINFORCE: the policy gradient by whole episodes, with or without a baseline.
+"""REINFORCE: the Monte Carlo policy gradient on whole episodes, with or without a baseline.
 
 Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning", Machine
 Learning 8; Sutton et al. 2000, "Policy Gradient Methods for Reinforcement Learning with Function Approximation",
 NeurIPS 12. Equation numbers are those of Sutton and Barto 2018, "Reinforcement Learning: An Introduction", chapter 13.
 
-Shapes: B rows, which are all steps of some episodes; T steps, N environments.
+Shapes: B rows, all steps of some episodes; T steps, N environments.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ from polyak.parts.rollouts import Rollouts
 
 
 def steps_since_start(episode_starts: np.ndarray) -> np.ndarray:
-    """t of each row, counted from the first of its episode. episode_starts [T, N], all 1 in row 0 -> [T, N]"""
+    """Step index t of each row within its episode. episode_starts [T, N], all 1 in row 0 -> [T, N]"""
     rows = np.arange(len(episode_starts))[:, None]
     return rows - np.maximum.accumulate(np.where(episode_starts > 0, rows, 0), axis=0)
 
@@ -51,11 +51,11 @@ def standardised(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class REINFORCELearner(ActorCriticLearner):
-    """The policy gradient theorem by samples, eq. 13.8 and 13.11: a sum over each episode, a mean over episodes."""
+    """The sampled policy gradient theorem, eq. 13.8 and 13.11: a sum over each episode, a mean over episodes."""
 
     baseline: Tunable[bool]
     episodes_per_update: Tunable[int]
-    tau: Settled[None] = None  # whole episodes end without a value to bootstrap from
+    tau: Settled[None] = None  # whole episodes do not bootstrap
     target_update_interval: Settled[int] = 1
 
     def __init__(self, recipe: LearnerRecipe) -> None:
@@ -67,7 +67,7 @@ class REINFORCELearner(ActorCriticLearner):
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
         if self.baseline:
             return super().evaluation(rows, acting)
-        zeros = torch.zeros(len(rows[1]), device=rows[1].device)  # nothing reads log-probabilities
+        zeros = torch.zeros(len(rows[1]), device=rows[1].device)  # log-probabilities are unused
         return {"values": zeros, "log_probs": zeros}
 
     def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
@@ -75,7 +75,7 @@ class REINFORCELearner(ActorCriticLearner):
         return objective._replace(loss=objective.loss * (len(log_prob) / self.episodes_per_update))
 
     def critic_objective(self, batch: RolloutSamples, values: Tensor) -> Objective:
-        return super().critic_objective(batch, values) if self.baseline else Objective(values.mean())  # all is frozen
+        return super().critic_objective(batch, values) if self.baseline else Objective(values.mean())  # frozen
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -86,12 +86,12 @@ def _critic_rate(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, 
 
 
 class WholeEpisodeWriter(RolloutWriter):
-    """Writes whole episodes, as many as are wanted.
+    """Writes a number of whole episodes.
 
     Args:
-        buffer: where to.
+        buffer: the episode buffer.
         model: the algorithm.
-        steps: that are sure to be made.
+        steps: lower bound of the steps to make.
     """
 
     adopts = False
@@ -106,7 +106,7 @@ class WholeEpisodeWriter(RolloutWriter):
         return self.buffer.is_complete(self.model.runner.episode_starts)
 
     def record(self, step: Step) -> None:
-        if not self.model.bootstrap_truncated:  # returns end there, as if the state were terminal
+        if not self.model.bootstrap_truncated:  # returns end there, as at a terminal state
             step = step._replace(terminated=step.dones, truncated=np.zeros_like(step.truncated))
         super().record(step)
 
@@ -115,7 +115,7 @@ class WholeEpisodeWriter(RolloutWriter):
         return super().evaluate(learner, runner, policy)
 
     def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
-        """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
+        """Estimates returns G, and as advantages the policy gradient's weights: gamma^t (G - b)."""
         super().estimate(last_values, dones)
         buffer, model = self.buffer, self.model
         if model.normalize_returns:
@@ -126,13 +126,13 @@ class WholeEpisodeWriter(RolloutWriter):
 
 
 def begin_episodes(model: Any) -> None:
-    """Before a rollout: what is left of an episode that an earlier policy began is no sample."""
+    """Start new episodes before a rollout: the rest of an episode that an older policy began is no sample."""
     if model.clock.series is None and not np.all(model.runner.episode_starts):
         model._start_episodes()
 
 
 def episodes_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
-    """The loop of rollouts whose last episodes may take more steps than there are left."""
+    """Creates a rollout loop whose last episodes may overshoot the total number of steps."""
     loop = OnPolicyLoop.of(model, callback, log_interval)
     loop.tick = model.clock.tick_within
     return loop
@@ -143,7 +143,7 @@ def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any
 
 
 class WholeEpisodes(Rollouts):
-    """Rollouts of whole episodes, whose length is not known before."""
+    """Rollouts of whole episodes, whose lengths are not known in advance."""
 
     buffer_class = EpisodeBuffer
     beginning: ClassVar = (begin_episodes,)
@@ -156,7 +156,7 @@ class WholeEpisodes(Rollouts):
         require(enough, "episodes_per_update", model.episodes_per_update, fix)
 
     def expected_updates(self, timesteps: int) -> tuple[int, int]:
-        return 0, 1  # the length of episodes is not known
+        return 0, 1  # the lengths of episodes are unknown
 
     def writer(self, steps: int | None = None) -> WholeEpisodeWriter:
         self.buffer.episodes = self.model.episodes_per_update
@@ -165,31 +165,31 @@ class WholeEpisodes(Rollouts):
 
 @dataclass(eq=False, repr=False)
 class REINFORCE(OnPolicyAlgorithm):
-    """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
+    """REINFORCE: one policy gradient step on the returns of whole episodes (Williams 1992)."""
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     episodes_per_update: Count = 8
-    """Episodes of one update: the first so many that begin, in all environments together. Environments that are in the
-    middle of another one when an update is due are reset."""
+    """Episodes per update: the first ones that begin, in all environments together. Environments in the middle of
+    another episode when an update is due are reset."""
     baseline: WithNetworks[bool] = True
     """Learn state values, and subtract them from the returns."""
     critic_learning_rate: Scheduled[LearningRate | None] = None
-    """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
+    """Learning rate of the baseline; ``None``: ``learning_rate``."""
     discount_states: bool = False
-    """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states
-    count in full, as is usual."""
+    """Weight step t of an episode by gamma^t, as in the exact gradient of the discounted return; ``False``: all steps
+    have full weight, as is usual."""
     normalize_returns: bool = False
-    """Scale the returns, less the baseline, to mean 0 and standard deviation 1 within each update."""
+    """Scale the returns, minus the baseline, to mean 0 and standard deviation 1 within each update."""
     bootstrap_truncated: bool = False
-    """Add the baseline's value of the state in which a time limit cut an episode. Without, the return ends there: an
-    exact sample, where the time limit is part of the task."""
+    """Bootstrap truncated episodes from the baseline's value of their last state. Otherwise the return ends there,
+    which is exact if the time limit is part of the task."""
     max_grad_norm: NonNegative | None = None
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    """Largest global gradient norm, above which gradients are scaled down; ``None``: no clipping."""
     rollout_buffer_class: type[EpisodeBuffer] | None = None
     """A class to use instead of :class:`~polyak.experience.EpisodeBuffer`."""
 
-    # whole episodes have no number of steps, and returns no trace decay, that one could choose
+    # the number of steps and the trace decay follow from whole episodes
     n_steps: Settled[int] = 512
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False

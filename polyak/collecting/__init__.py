@@ -1,1 +1,1 @@
-"""From a policy and environments to rows of experience: actor, exploration, runner, rollouts."""
+"""Collection of experience with a policy: actor, exploration, runner, rollouts."""

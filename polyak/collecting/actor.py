@@ -1,7 +1,7 @@
-"""Acting: a policy, the exploration around it, and the way from its units to those of the environments.
+"""The actor: a policy, its exploration, and the conversion of its actions to the environment's units.
 
-An actor knows neither environment nor learner, so that the same object acts beside the learner, whose policy it holds,
-and in another process, with a copy of it.
+An actor holds neither environment nor learner, so that the same object acts beside the learner, whose policy it shares,
+and in another process, with a copy of the policy.
 
 Shape letters: N environments.
 """
@@ -29,18 +29,18 @@ from polyak.nn.policies.base import Policy, State, n_rows
 class Actor:
     """Chooses actions for N environments.
 
-    Pickling takes the policy along without its optimizers; what is unpickled gives the same actions from equal states
-    of the random generators. A deep copy of a model has an actor that holds the copy's policy.
+    Pickling includes the policy without its optimizers; the unpickled actor gives the same actions from equal states of
+    the random generators. A deep copy of a model has an actor that shares the copied policy.
 
     Args:
-        policy: chooses.
-        exploration: what is done to its actions, by name, in the order in which it is asked.
-        deterministic: the policy's likeliest actions rather than samples.
-        in_tensors: observations, masks and actions are tensors on the policy's device, none of which the host reads.
+        policy: chooses actions.
+        exploration: modifies or replaces them; name -> exploration, in the order of calls.
+        deterministic: take the policy's most likely actions instead of samples.
+        in_tensors: observations, masks and actions are tensors on the policy's device that the host does not read.
 
     Attributes:
         policy, exploration: change them through :meth:`adopt` and :meth:`explore`.
-        memory: the policy's recurrent state, by name [N, ...]; ``None`` of one without, or before the first step.
+        memory: the policy's recurrent state, by name [N, ...]; ``None`` without recurrence, or before the first step.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Actor:
         self.explore(exploration or {})
 
     def adopt(self, policy: Policy) -> None:
-        """Act with another policy, whose recurrent state is not set yet."""
+        """Act with another policy, whose recurrent state starts anew."""
         self._act_by(policy)
         self._recurrent = policy.initial_memory(1) is not None
         self.memory: State | None = None
@@ -71,7 +71,7 @@ class Actor:
             self._decide, self.codec = backend_of(policy), policy.codec
 
     def act_by_copy(self) -> None:
-        """Act from now on by a copy of the policy, to which newer weights are brought."""
+        """Act from now on with a copy of the policy, which is updated by newer weights."""
         self._act_by(copy_of(self.policy))
 
     def use(self, policy: Policy) -> None:
@@ -80,7 +80,7 @@ class Actor:
             self.adopt(policy)
 
     def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
-        """Explore in another way from the next series of steps on."""
+        """Use another exploration from the next series of steps on."""
         self._begin: list[Any] = [partial(self._explore_and_begin, exploration)]
 
     def _explore_and_begin(self, exploration: Mapping[str, Exploration], policy: Policy, rows: int) -> None:
@@ -89,7 +89,7 @@ class Actor:
             begin(policy, rows)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
-        """Explore in another way from now on."""
+        """Use another exploration from now on."""
         if self.in_tensors:
             exploration = {name: part.made_for_tensors(self.policy) for name, part in exploration.items()}
         self.exploration = dict(exploration)
@@ -99,16 +99,16 @@ class Actor:
         self._after = [part.after for part in parts if type(part).after is not Exploration.after]
 
     def prepare(self, observations: Observations) -> None:
-        """Make ready for observations like these [N, ...], so that the first step takes no longer than any other."""
+        """Warm up for observations like these [N, ...], so that the first step is as fast as any other."""
         self.policy.set_training_mode(False)
         self._decide.prepare(observations)
 
     def begin(self, rows: int, restart: bool = True) -> None:
-        """Make policy and exploration ready for a series of steps in N environments.
+        """Prepare policy and exploration for a series of steps in N environments.
 
         Args:
             rows: N.
-            restart: ``False`` continues with a series that was interrupted.
+            restart: ``False`` continues an interrupted series.
         """
         self.policy.set_training_mode(False)
         if self._backend != self.policy.backend:
@@ -120,16 +120,17 @@ class Actor:
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:
-        """Actions for observations, and what is to be stored with them.
+        """Returns actions for observations, and the columns to store with them.
 
         Args:
             observations: finite, [N, ...] or a dict of them.
-            episode_starts: [N] bool, where an episode begins, so that memory and noise start again; ``None``: nowhere.
+            episode_starts: [N] bool, where an episode begins, so that recurrent state and noise are reset; ``None``:
+                nowhere.
             masks: [N, M] bool, which choices are allowed; ``None``: all.
 
         Raises:
             PolicyError: masks for a policy that does not support them.
-            ValueError: an observation is of another shape than the policy's space, or too large for float32.
+            ValueError: an observation does not have the shape of the policy's space, or is too large for float32.
         """
         starts = np.zeros(n_rows(observations), dtype=bool) if episode_starts is None else episode_starts
         actions: Any = None
@@ -137,7 +138,7 @@ class Actor:
         for before in self._before:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
-        if actions is None or self._recurrent:  # a recurrent state advances whatever acts
+        if actions is None or self._recurrent:  # a recurrent state advances with every step
             memory = self.recall(starts) if self._recurrent else None
             chosen, found, self.memory = self._decide(observations, self.deterministic, masks, memory)
             extras = {**self._columns_of(memory), **found} if memory else dict(found)
@@ -150,8 +151,8 @@ class Actor:
         return {name: place(part, self._device) for name, part in memory.items()}
 
     def recall(self, starts: np.ndarray) -> State | None:
-        """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where
-        episodes begin. ``None`` of a policy without memory."""
+        """Returns the policy's recurrent state before the next step, reset where ``starts`` [N] marks new episodes;
+        ``None`` without recurrence."""
         if not self._recurrent or (self.memory is not None and not (self.in_tensors or np.count_nonzero(starts))):
             return self.memory
         fresh, begun = self.policy.initial_memory(len(starts)), torch.as_tensor(starts, device=self.policy.device)
@@ -160,18 +161,19 @@ class Actor:
     # -- weights and state ---------------------------------------------------------------------------------------------
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take newer weights, a state dict of the policy; an actor beside its learner has them anyway."""
+        """Load newer weights, a state dict of the policy; an actor that shares the learner's policy does not need it."""
         self.policy.load_state_dict(weights)
 
     def state(self) -> Arrays:
-        """Memory and the state of exploration, as arrays by name; weights and random generators are not in it."""
+        """Returns the recurrent state and the state of exploration as arrays by name; without weights and random
+        generators."""
         state = {f"memory/{name}": value.numpy(force=True) for name, value in (self.memory or {}).items()}
         for name, part in self.exploration.items():
             state |= {f"{name}/{key}": value for key, value in part.state(self.policy).items()}
         return state
 
     def load_state(self, state: Arrays) -> None:
-        """Continue from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
+        """Restore what :meth:`state` returned; parts of exploration that it lacks are unchanged."""
         device = self.policy.device
         memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in under("memory", state).items()}
         self.memory = memory or None
@@ -194,6 +196,6 @@ class Actor:
 
 
 def copy_of(policy: Policy) -> Policy:
-    """Another policy with the same weights, to act with elsewhere: without the optimizers that hang on it."""
+    """Returns a copy of a policy without its optimizers, to act with elsewhere."""
     found = [value for module in policy.modules() for value in vars(module).values() if isinstance(value, Optimizer)]
     return copy.deepcopy(policy, {id(optimizer): None for optimizer in found})

@@ -1,4 +1,4 @@
-"""A thread that brings one thing after another, as long as they are taken."""
+"""A thread that produces items ahead of their use."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Item = TypeVar("Item")
 
 
 class ActorThread(Generic[Item]):
-    """Makes items ahead of those that are taken, as many as may wait and one more.
+    """Produces items in a thread, into a bounded queue.
 
-    What is raised while an item is made is raised again where it would have been taken. A copy has no items and no
-    thread.
+    An exception in the thread is raised again by :meth:`take`. A copy has no items and no thread.
 
     Args:
-        make: one item; ``None``, once its argument, a function, says that it is to stop.
-        size: how many may wait.
+        make: returns an item; its argument is a function that returns True once it should stop, whereupon it may return
+            ``None``.
+        size: capacity of the queue.
     """
 
     def __init__(self, make: Callable[[Callable[[], bool]], Item | None], size: int) -> None:
@@ -30,14 +30,14 @@ class ActorThread(Generic[Item]):
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin, or continue; nothing, if it is running, or if an error waits to be raised."""
+        """Start or continue the thread; does nothing if it runs already, or if an error waits to be raised."""
         if self._thread is None and self._error is None:
             self._stopping = False
             self._thread = Thread(target=self._run, name="polyak-actor", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Come to rest. What waits can still be taken."""
+        """Stop the thread. Items in the queue can still be taken."""
         if self._thread is None:
             return
         with self._changed:
@@ -47,10 +47,10 @@ class ActorThread(Generic[Item]):
         self._thread = None
 
     def take(self) -> Item:
-        """The oldest item, as soon as there is one.
+        """Returns the oldest item; waits until there is one.
 
         Raises:
-            BaseException: what was raised in the thread, which has ended then.
+            BaseException: raised in the thread, which has ended.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._error is not None)

@@ -1,4 +1,4 @@
-"""Acting as many candidates at once, which are sets of parameters of one policy.
+"""Acting with many candidates at once, each a parameter vector of one policy.
 
 Shape letters: N environments, P parameters.
 """
@@ -20,13 +20,13 @@ from polyak.nn.policies.base import Policy
 
 
 class CandidateActor:
-    """Acts in each environment with parameters of its own.
+    """Acts in each environment with a parameter vector of its own.
 
     Args:
-        policy: of which they are the parameters.
+        policy: the policy that the parameters belong to.
 
     Attributes:
-        weights: [N, P] of the policy's parameters that can be trained, in their order. Change its rows in place.
+        weights: [N, P] values of the policy's trainable parameters, in their order. Change its rows in place.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -36,7 +36,7 @@ class CandidateActor:
         self._translates = True
 
     def begin(self, policy: Policy, weights: Tensor) -> None:
-        """Act with these parameters [N, P] of this policy from now on."""
+        """Act with parameters [N, P] of this policy from now on."""
         policy.set_training_mode(False)
         fits = policy is self.policy and weights.shape == self.weights.shape and weights.device == self.weights.device
         if fits and self._quick is not None and self._quick.watch.unchanged():
@@ -45,18 +45,18 @@ class CandidateActor:
             self.policy, self.weights, self._quick, self._translates = policy, weights.clone(), None, True
 
     def prepare(self, observations: Observations) -> None:
-        """Nothing: there are no candidates yet."""
+        """Does nothing, since there are no candidates yet."""
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:
-        """Actions for observations [N, ...]."""
+        """Returns actions for observations [N, ...]."""
         if self._quick is None or not self._quick.suits(observations):
             self._quick = None
             if self._translates:
                 try:
                     self._quick = _Quick(self, observations)
-                except Exception:  # torch acts, or says what is wrong
+                except Exception:  # torch computes them, or raises the error
                     self._translates = False
         if self._quick is None:
             actions = self.choose(self.policy.obs_to_tensor(observations)[0]).numpy(force=True)
@@ -66,7 +66,7 @@ class CandidateActor:
 
     @torch.no_grad()
     def choose(self, seen: Any) -> Tensor:
-        """Actions [N, ...] for observations as the policy reads them, in torch."""
+        """Computes actions [N, ...] for preprocessed observations in torch."""
         chooser = _Chooser(self.policy)
         named = {name: p for name, p in chooser.named_parameters() if p.requires_grad}
         columns = self.weights.split([p.numel() for p in named.values()], dim=1)
@@ -77,30 +77,30 @@ class CandidateActor:
 
         if not any(isinstance(module, nn.Conv2d) for module in chooser.modules()):
             return vmap(choose)(rows, seen)
-        # The memory layout that convolutions are fastest in cannot be asked for inside of vmap.
+        # The memory layout that is fastest for convolutions is not available inside vmap.
         each = [choose(_row(rows, n), _row(seen, n)) for n in range(len(self.weights))]
         return torch.stack(each)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Nothing: whose turn it is, the algorithm knows."""
+        """Returns an empty dict: the algorithm assigns candidates to environments."""
         return {}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """There is nothing to take back."""
+        """Does nothing, since there is no state."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_quick": None}  # which looks at the weights of this one
+        return {**vars(self), "_quick": None}  # it watches the weights of this object
 
 
 class _Quick:
-    """What candidates do about observations of one kind, by numpy.
+    """Computes candidates' actions for observations of one kind in numpy.
 
     Args:
-        actor: whose candidates.
-        observations: such as those to come.
+        actor: provides the candidates.
+        observations: examples of the observations.
 
     Raises:
-        Untranslatable: torch has to act.
+        Untranslatable: torch is required.
     """
 
     def __init__(self, actor: CandidateActor, observations: Observations) -> None:
@@ -111,23 +111,23 @@ class _Quick:
         self.watch = Watch([actor.policy, *self._program.modules], self._program.reads)
 
     def suits(self, observations: Observations) -> bool:
-        """Whether it is about such observations, and the policy as it is."""
+        """Whether it fits such observations and the present policy."""
         return bool(kind_of(observations) == self._kind) and self.watch.current()
 
     def __call__(self, observations: Observations) -> np.ndarray:
-        """Actions [N, ...], a new array."""
+        """Returns actions [N, ...], a new array."""
         self._seen.read(observations)
         self._program()
         return self._actions.copy()
 
 
 def _row(tensors: Any, n: int) -> Any:
-    """Row `n` of a tensor or of each in a dict."""
+    """Returns row `n` of a tensor, or of each tensor in a dict."""
     return {key: part[n] for key, part in tensors.items()} if isinstance(tensors, dict) else tensors[n]
 
 
 class _Chooser(nn.Module):
-    """A policy's way from one observation to one action, as the call of a module."""
+    """Calls a policy for one observation, as a module."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()

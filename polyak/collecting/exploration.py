@@ -1,8 +1,8 @@
-"""What comes between a policy and its environments while experience is collected: one small picklable object each.
+"""Exploration: small picklable objects that modify or replace a policy's actions while experience is collected.
 
-An :class:`~polyak.collecting.actor.Actor` asks its parts in order. Draws come from numpy's global generator, the
-action space's and, for gSDE, torch's. In tensors all come from torch's generator of their device, and no value is read;
-whether all environments explore in a step, as epsilon-greedy has it, is decided by numpy's there, too.
+An :class:`~polyak.collecting.actor.Actor` calls them in order. Random numbers come from numpy's global generator, the
+action space's and, for gSDE, torch's. In tensors all come from torch's generator of their device, and the host reads no
+value; only epsilon-greedy exploration that decides once for all environments uses numpy's there, too.
 
 Shape letters: N environments.
 """
@@ -26,7 +26,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class ActingProgress:
-    """Numbers that exploration goes by. The training loop moves them, here or in another process."""
+    """Counters that exploration depends on. The training loop updates them, in this process or another."""
 
     steps: int = 0
     """Environment steps so far, over all environments."""
@@ -35,34 +35,35 @@ class ActingProgress:
 
 
 class Exploration:
-    """A part of exploration; this one changes nothing."""
+    """Base class of exploration, which changes nothing."""
 
     def begin(self, policy: Policy, rows: int) -> None:
-        """A collection in N environments begins."""
+        """Prepare for a collection in N environments."""
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        """Before the policy acts.
+        """Choose actions before the policy does.
 
         Args:
-            policy: which is about to act.
+            policy: the policy that is about to act.
             starts: [N] bool, where an episode begins.
             masks: [N, M] bool, which choices are allowed; ``None``: all.
 
         Returns:
-            actions [N, ...] in the network's units to take instead of its own, so that no further part is asked.
+            actions [N, ...] in the network's units to take instead of the policy's, which skips further exploration; or
+            ``None``.
         """
         return None
 
     def after(self, actions: np.ndarray) -> np.ndarray:
-        """Actions [N, ...] in the network's units, with what is added to them."""
+        """Returns the actions [N, ...] in the network's units, modified."""
         return actions
 
     def in_tensors(self, policy: Policy) -> "Exploration | None":
-        """The same for environments in tensors, of which the host reads no value; ``None``: there is none."""
+        """Returns this exploration for environments in tensors; ``None`` if there is none."""
         return None
 
     def made_for_tensors(self, policy: Policy) -> "Exploration":
-        """:meth:`in_tensors`.
+        """Returns :meth:`in_tensors`.
 
         Raises:
             TypeError: there is none.
@@ -72,20 +73,20 @@ class Exploration:
         return found
 
     def state(self, policy: Policy) -> Arrays:
-        """What it must know to continue as if it had not been interrupted."""
+        """Returns the state that is needed to continue as if uninterrupted."""
         return {}
 
     def load_state(self, policy: Policy, state: Arrays) -> None:
-        """Take back what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
 
 
 class RandomActions:
-    """Uniform actions.
+    """Draws uniform actions.
 
     Args:
-        space: of the actions.
-        codec: to the network's units.
-        device: of actions in tensors, drawn by its generator; ``None``: in numpy, drawn by the space's own.
+        space: action space.
+        codec: converts to the network's units.
+        device: of actions in tensors, drawn by its generator; ``None``: in numpy, drawn by the space's generator.
     """
 
     def __init__(self, space: spaces.Space, codec: ActionCodec, device: torch.device | None = None) -> None:
@@ -99,11 +100,11 @@ class RandomActions:
             self._sizes = torch.as_tensor(space.nvec, device=device)
 
     def on(self, device: torch.device) -> "RandomActions":
-        """The same in tensors."""
+        """Returns the same draws in tensors on a device."""
         return RandomActions(self.space, self.codec, device)
 
     def __call__(self, rows: int, masks: Any = None) -> Any:
-        """[N, ...] in the network's units, among what ``masks`` [N, M] allow."""
+        """Draws actions [N, ...] in the network's units, among those that ``masks`` [N, M] allow."""
         if masks is not None:
             return self._largest(masks)
         if self.device is None:
@@ -119,7 +120,7 @@ class RandomActions:
         return self._low + numbers * self._span
 
     def _largest(self, masks: Any) -> Any:
-        """The choices for which the largest numbers are drawn, among those allowed."""
+        """Returns uniform allowed choices, as the argmax of random numbers."""
         space, shape = self.space, (len(masks), *self.shape)
         if self.device is None:
             draws: Any = np.where(masks, space.np_random.random(masks.shape), -1.0)
@@ -136,12 +137,12 @@ class RandomActions:
 
 
 class WarmUp(Exploration):
-    """Random actions before the first update.
+    """Takes random actions before learning starts.
 
     Args:
-        progress: how many steps were made.
-        until: steps at which it is over.
-        random: the actions.
+        progress: counts the steps.
+        until: steps at which the warm-up ends.
+        random: draws the actions.
     """
 
     def __init__(self, progress: ActingProgress, until: int, random: RandomActions) -> None:
@@ -155,11 +156,11 @@ class WarmUp(Exploration):
 
 
 class EpsilonGreedy(Exploration):
-    """Random actions now and then, decided once a step for all environments.
+    """Takes random actions with probability epsilon, decided once a step for all environments.
 
     Args:
-        progress: how often.
-        random: the actions.
+        progress: holds epsilon.
+        random: draws the actions.
     """
 
     def __init__(self, progress: ActingProgress, random: RandomActions) -> None:
@@ -173,7 +174,7 @@ class EpsilonGreedy(Exploration):
 
 
 class EpsilonGreedyEach(EpsilonGreedy):
-    """Random actions now and then, decided for each environment by itself."""
+    """Takes random actions with probability epsilon, decided for each environment separately."""
 
     _instead: tuple[Any, Any] | None = None
 
@@ -198,7 +199,8 @@ class EpsilonGreedyEach(EpsilonGreedy):
 
 
 class EachOnDevice(EpsilonGreedyEach):
-    """The same in tensors: random actions are drawn for all environments, since none reads which take them."""
+    """:class:`EpsilonGreedyEach` in tensors: random actions are drawn for all environments, since the host does not
+    read which of them take one."""
 
     def before(self, policy: Policy, starts: Any, masks: Any = None) -> None:
         explores = torch.rand(len(starts), device=starts.device) < self.progress.epsilon
@@ -210,7 +212,7 @@ class EachOnDevice(EpsilonGreedyEach):
 
 
 class AdditiveNoise(Exploration):
-    """Noise added to actions in [-1, 1], which stay there. It starts again with each episode.
+    """Adds noise to actions, clipped to [-1, 1]. The noise is reset with each episode.
 
     Args:
         noise: [...] for one environment, [N, ...] if vectorised.
@@ -220,7 +222,7 @@ class AdditiveNoise(Exploration):
         self.noise = noise
 
     def in_tensors(self, policy: Policy) -> Exploration | None:
-        """Independent normal noise that is alike in all environments; there is no other."""
+        """Returns independent normal noise that is equal in all environments; ``None`` for other noise."""
         noise = self.noise.base_noise if isinstance(self.noise, VectorizedActionNoise) else self.noise
         if type(noise) is not NormalActionNoise:
             return None
@@ -236,7 +238,7 @@ class AdditiveNoise(Exploration):
         return None
 
     def after(self, actions: np.ndarray) -> np.ndarray:
-        # np.clip costs several times as much on arrays this small
+        # np.clip takes several times as long on arrays this small
         return np.minimum(np.maximum(actions + self.noise(), -1), 1)
 
     def state(self, policy: Policy) -> Arrays:
@@ -247,10 +249,10 @@ class AdditiveNoise(Exploration):
 
 
 class NormalNoise(Exploration):
-    """Independent normal noise added to actions in [-1, 1] in tensors, which stay there.
+    """Adds independent normal noise to actions in tensors, clipped to [-1, 1].
 
     Args:
-        mean, deviation: [A]
+        mean, deviation: [A] mean and standard deviation
     """
 
     def __init__(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
@@ -261,16 +263,16 @@ class NormalNoise(Exploration):
 
 
 class MixedNoise(Exploration):
-    """Normal noise added to actions in [-1, 1], which stay there; its size is drawn for each episode.
+    """Adds normal noise to actions, clipped to [-1, 1]; its standard deviation is drawn for each episode.
 
     Args:
-        least, most: between which the standard deviations are drawn, uniformly.
+        least, most: bounds of the uniformly drawn standard deviations.
     """
 
     def __init__(self, least: float, most: float) -> None:
         self.least, self.most = least, most
         self.sizes: Any = np.empty(0)
-        """[N] standard deviations of the running episodes."""
+        """[N] standard deviations of the current episodes."""
 
     def in_tensors(self, policy: Policy) -> Exploration:
         return MixedOnDevice(self.least, self.most)
@@ -297,7 +299,7 @@ class MixedNoise(Exploration):
 
 
 class MixedOnDevice(MixedNoise):
-    """The same in tensors."""
+    """:class:`MixedNoise` in tensors."""
 
     def before(self, policy: Policy, starts: Any, masks: Any = None) -> None:
         drawn = self.least + torch.rand(len(starts), device=starts.device) * (self.most - self.least)
@@ -315,7 +317,8 @@ class MixedOnDevice(MixedNoise):
 
 
 class StateDependentExploration(Exploration):
-    """Draws the exploration matrices of gSDE (arXiv:2005.05719) when a collection begins, and every so many steps.
+    """Draws the exploration matrices of gSDE (arXiv:2005.05719) at the start of a collection, and every ``every``
+    steps.
 
     Args:
         every: steps between two draws; -1 draws only at the beginning.
@@ -325,7 +328,7 @@ class StateDependentExploration(Exploration):
         self.every, self.steps = every, 0
 
     def in_tensors(self, policy: Policy) -> Exploration:
-        return self  # its matrices are tensors anyway
+        return self  # its matrices are tensors already
 
     def begin(self, policy: Policy, rows: int) -> None:
         policy.reset_noise(rows)
@@ -350,15 +353,16 @@ class StateDependentExploration(Exploration):
 
 
 class EpisodicExploration(StateDependentExploration):
-    """Draws an exploration matrix for each episode, where it begins (Rueckstiess, Felder and Schmidhuber 2008)."""
+    """Draws an exploration matrix at the start of each episode (Rueckstiess, Felder and Schmidhuber 2008)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.matrices: dict[str, torch.Tensor] = {}
-        """Of each noise of the policy [N, L, A]: learning draws into the same tensors."""
+        """Name of the noise module -> matrices [N, L, A], kept here since learning draws into the modules' own tensors.
+        """
 
     def begin(self, policy: Policy, rows: int) -> None:
-        """Matrices outlast a collection."""
+        """Keeps the matrices between collections."""
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         for name, noise in _noises(policy):
@@ -379,7 +383,7 @@ class EpisodicExploration(StateDependentExploration):
 
 
 def gsde(use_sde: bool, sde_sample_freq: int | Literal["episode"]) -> dict[str, Exploration]:
-    """gSDE by its name among the parts of exploration, if it is used."""
+    """Returns gSDE as exploration by name; empty without ``use_sde``."""
     if not use_sde:
         return {}
     if sde_sample_freq == "episode":

@@ -1,4 +1,4 @@
-"""The one environment loop: ask an actor, step the environments, and say in columns what happened."""
+"""The environment loop: actions from an actor, a step of the environments, and the transitions as columns."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,33 +20,33 @@ from polyak.experience.step import Observations, Step
 
 
 class Acted(NamedTuple):
-    """What to do in N environments, and what to store with it."""
+    """Actions for N environments, and the columns to store with them."""
 
     env_actions: Any
-    """[N, ...] in the environment's units; of a Dict or Tuple space a list of N actions."""
+    """[N, ...] in the environment's units; for a Dict or Tuple space a list of N actions."""
     actions: np.ndarray
     """[N, ...] in the network's units, to be stored."""
     extras: dict[str, np.ndarray]
-    """[N, ...] each: what else is to be stored."""
+    """Name -> [N, ...] further columns to store."""
 
 
 class Acting(Protocol):
-    """What the runner needs of an :class:`~polyak.collecting.actor.Actor`."""
+    """The actor's interface for the runner: see :class:`~polyak.collecting.actor.Actor`."""
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:
-        """Actions for observations [N, ...]; which of them begin an episode [N]; which choices are allowed [N, ...]."""
+        """Returns actions for observations [N, ...], given episode starts [N] and allowed choices [N, ...]."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """What it takes to resume as if there had been no interruption."""
+        """Returns the state that is needed to resume as if uninterrupted."""
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Resume from what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
 
 
 class _Ahead(NamedTuple):
-    """A step of the environments that was made before it is asked for."""
+    """A step of the environments that was made ahead."""
 
     acted: Acted
     outcome: Outcome | None
@@ -54,39 +54,39 @@ class _Ahead(NamedTuple):
 
 
 class Runner:
-    """Steps a batch of environments as an actor chooses.
+    """Steps a batch of environments with the actions of an actor.
 
     Args:
         env: N environments.
         actor: chooses the actions.
-        split: where to add up how long acting and stepping take.
+        split: measures the time of acting and stepping.
     """
 
     def __init__(self, env: BatchedEnv, actor: Acting, split: TimeSplit | None = None) -> None:
         self.env, self.actor = env, actor
         self.split = TimeSplit() if split is None else split
         self.obs: Observations | None = None
-        """[N, ...] what to act on next; ``None`` before the first reset."""
+        """[N, ...] observations to act on next; ``None`` before the first reset."""
         self.original_obs: Observations | None = None
-        """The same as experience keeps it, where that differs, as before normalisation."""
+        """[N, ...] the same observations as they are stored, if that differs, such as before normalisation."""
         self.allowed: np.ndarray | None = None
-        """[N, M] which choices are allowed next; ``None``: all."""
+        """[N, M] choices allowed next; ``None``: all."""
         self.steps = 0
         space = env.action_space
         numbers = any(isinstance(part.space, spaces.Box) for part in parts(space))
         self._checks_actions = numbers and env.device is None
-        """Whether actions might not be finite, and the host can look at them without waiting for a device."""
+        """Whether actions may be non-finite, and the host can check them without synchronisation."""
         self._sends_floats = isinstance(space, spaces.Box) and space.dtype.kind == "f"
-        """Whether they are an array of floats in the environment's units; others are looked at in the network's."""
+        """Whether actions are float arrays in the environment's units; others are checked in the network's units."""
         self._begin()
         self.thread: ActorThread[Any] | None = None
-        """One that steps it by itself, if there is any."""
+        """The thread that steps this runner by itself, if any."""
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
         self._resets = env.resets
 
     def reset(self) -> None:
-        """Start new episodes everywhere."""
+        """Start new episodes in all environments."""
         self._ahead = None
         with self.split.env:
             self.obs, self.allowed, self.original_obs = self.env.reset()
@@ -95,7 +95,7 @@ class Runner:
 
     @property
     def rollout_envs(self) -> int:
-        """Environments whose steps make one rollout."""
+        """Number of environments whose steps form one rollout."""
         return self.env.num_envs
 
     def _begin(self) -> None:
@@ -103,22 +103,22 @@ class Runner:
 
     @property
     def stored_obs(self) -> Observations | None:
-        """[N, ...] the observations to act on next, as experience keeps them."""
+        """[N, ...] the observations to act on next, as they are stored."""
         return self.obs if self.original_obs is None else self.original_obs
 
     def take_up(self, observations: Observations | None) -> None:
-        """Continue from observations [N, ...] that the caller has got from the environments."""
+        """Continue from observations [N, ...] that the caller got from the environments."""
         self.obs, self._resets = observations, self.env.resets
 
     @property
     def interrupted(self) -> bool:
-        """Whether the environments were reset by another program, such as an evaluation, and not by this runner since:
-        the observations in hand are out of date."""
+        """Whether another program, such as an evaluation, has reset the environments since this runner did, so that its
+        observations are out of date."""
         return self.env.resets != self._resets
 
     def cut(self, step: Step) -> Step:
-        """A step after which the runner was :attr:`interrupted`, as the last one of its episodes: truncated where they
-        had not ended. New episodes begin."""
+        """Returns a step after which the runner was :attr:`interrupted` as the last one of its episodes, truncated
+        unless they had ended. New episodes begin."""
         self.reset()
         return step._replace(
             truncated=step.truncated | ~step.dones,
@@ -130,11 +130,11 @@ class Runner:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the next :meth:`step` has been made already, or may be at any time."""
+        """Whether the next :meth:`step` has been made already, or may be made at any time."""
         return self._ahead is not None or self.thread is not None
 
     def step(self) -> Step:
-        """Act once in each environment; a step made :meth:`ahead` is handed out instead.
+        """Act once in each environment, or return a step that was made :meth:`ahead`.
 
         Raises:
             NonFiniteError: an action, an observation or a reward is NaN or infinite; such an action is not sent.
@@ -155,7 +155,7 @@ class Runner:
         else:
             (sent, actions, extras), outcome = self._made_ahead()
         self.steps += 1
-        # unpacked at once, which costs a fraction of reading the fields one by one
+        # unpacking is several times as fast as reading the fields one by one
         then, rewards, terminated, truncated, now, dones, ended, infos, episodes, masks, stored, more = outcome
         self.obs, self.original_obs, self.episode_starts, self.allowed = now, stored, dones, masks
         if masks is not None:
@@ -166,7 +166,7 @@ class Runner:
         )
 
     def _made_ahead(self) -> tuple[Acted, Outcome]:
-        """The step that was made :meth:`ahead`; what the environments raised then is raised now."""
+        """Returns the step that was made :meth:`ahead`, or raises the environments' error."""
         assert self._ahead is not None
         (acted, outcome, error), self._ahead = self._ahead, None
         if error is not None:
@@ -178,11 +178,11 @@ class Runner:
     def ahead(self) -> Iterator[None]:
         """Choose actions now, and let the environments make that step in another thread while the block runs.
 
-        When the block ends, in whatever way, the environments have come to rest. What they returned or raised is kept
-        for the next :meth:`step`. Random numbers of acting are drawn before the block, by the calling thread.
+        After the block the environments are idle. The step or their error is kept for the next :meth:`step`. Random
+        numbers of acting are drawn before the block, by the calling thread.
 
         Raises:
-            RuntimeError: the step that was made ahead before was not asked for.
+            RuntimeError: the previous step made ahead has not been taken.
         """
         if self._ahead is not None:
             raise RuntimeError(
@@ -201,15 +201,15 @@ class Runner:
         try:
             yield
         finally:
-            observations, self.obs = self.obs, None  # if the wait is interrupted, new episodes must begin
+            observations, self.obs = self.obs, None  # after an interrupted wait, new episodes must begin
             with self.split.env:
                 error = outcome.exception()
             self.obs = observations
             self._ahead = _Ahead(acted, outcome.result() if error is None else None, error)
 
     def close_thread(self) -> None:
-        """End the thread that :meth:`ahead` uses, once it has come to rest; the next call starts another. The other
-        :attr:`thread` rests until it is started again."""
+        """End the idle thread of :meth:`ahead`; the next call starts another. Stops the other :attr:`thread` until it
+        is started again."""
         if self.thread is not None:
             self.thread.stop()
         if self._thread is not None:
@@ -220,8 +220,8 @@ class Runner:
         return {**vars(self), "_thread": None}  # a copy starts its own
 
     def state(self) -> dict[str, np.ndarray]:
-        """The observations in hand, as arrays by name; empty before the first step. :attr:`thread` rests until it is
-        started again."""
+        """Returns the last observations as arrays by name; empty before the first step. Stops :attr:`thread` until it
+        is started again."""
         if self.thread is not None:
             self.thread.stop()
         if self.obs is None:
@@ -236,12 +236,12 @@ class Runner:
         return {name: place(column, None) for name, column in columns.items()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Resume from the observations that :meth:`state` returned; the environments must be in the matching state."""
+        """Restore the observations that :meth:`state` returned; the environments must be in the matching state."""
         if not state:
             return
         self._ahead, self._resets = None, self.env.resets
         here = {name: place(np.array(column), self.env.device) for name, column in state.items()}
-        self.steps = int(state.get("steps", 0))  # which files of earlier versions do not have
+        self.steps = int(state.get("steps", 0))  # files of earlier versions lack it
         self.episode_starts = here["episode_starts"] > 0
         self.obs, self.original_obs = unflat("obs", here), unflat("original_obs", here)
         allowed = unflat("allowed", here)
@@ -249,7 +249,7 @@ class Runner:
 
 
 def on_host(step: Step) -> Step:
-    """A step in tensors with arrays for columns, and the infos that Stable-Baselines3 gives callbacks."""
+    """Converts a step in tensors to one of arrays, with the infos that Stable-Baselines3 gives callbacks."""
     columns = {name: copied(column, None) for name, column in step._asdict().items() if name not in ("infos", "ended")}
     infos: list[dict[str, Any]] = [{} for _ in columns["dones"]]
     for i in columns["dones"].nonzero()[0]:

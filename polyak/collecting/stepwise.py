@@ -1,8 +1,8 @@
-"""Values and log-probabilities step by step, as Stable-Baselines3 has them.
+"""Values and log-probabilities of each step during collection, as in Stable-Baselines3.
 
-The learner evaluates whole rollouts. Three want the numbers of a step before the next one is made: callbacks that read
-``locals["values"]``, rollout buffers with an ``add`` or ``compute_returns_and_advantage`` of a user's own, and policies
-whose ``forward``, a user's own, returns other numbers than ``evaluate_actions``. They are served here.
+The learner evaluates whole rollouts. Three users need the values of a step before the next one: callbacks that read
+``locals["values"]``, rollout buffers that override ``add`` or ``compute_returns_and_advantage``, and policies whose own
+``forward`` returns other values than ``evaluate_actions``.
 
 Shape letters: N environments.
 """
@@ -24,7 +24,7 @@ from polyak.nn.policies.base import Policy
 
 
 def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
-    """A step with ``values`` and ``log_probs`` [N] of its rows among its extras, unless the policy has said them."""
+    """Returns a step with ``values`` and ``log_probs`` [N] among its extras, computed unless the policy has added them."""
     if "values" in step.extras:
         return step
     observations = policy.obs_to_tensor(step.observations)[0]
@@ -36,13 +36,13 @@ def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
 
 
 def locals_of(step: Step, learner: RolloutLearner, policy: Policy, watch: Stopwatch) -> dict[str, Any]:
-    """What callbacks find in ``self.locals`` about a step besides what the environments say.
+    """Returns the learner's part of callbacks' ``self.locals`` for a step.
 
     Args:
-        step: is about to be stored.
+        step: about to be stored.
         learner: evaluates it.
-        policy: has acted.
-        watch: where to add up how long that takes.
+        policy: the behaviour policy.
+        watch: measures the time of this.
     """
     with watch:
         extras = with_values(step, learner, policy).extras
@@ -52,13 +52,13 @@ def locals_of(step: Step, learner: RolloutLearner, policy: Policy, watch: Stopwa
 
 
 class StepwiseWriter(RolloutWriter):
-    """Hands each step to the buffer with its values, and with those of the states in which it cut episodes short.
+    """Stores each step with its value, and with the values of the final states of truncated episodes.
 
     Args:
-        buffer: where to.
+        buffer: the rollout buffer.
         actor: makes the steps.
         learner: evaluates them.
-        steps: see there.
+        steps: see :class:`~polyak.collecting.rollout.RolloutWriter`.
     """
 
     def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner, steps: int | None = None) -> None:
@@ -81,7 +81,7 @@ class StepwiseWriter(RolloutWriter):
         return self.learner.values_of(self.buffer.tensors(states), policy)
 
     def evaluate(self, learner: RolloutLearner, runner: Any, policy: Any) -> Tensor:
-        """Values [N, 1] after the last step: all others are there."""
+        """Returns values [N, 1] of the observations after the last step; all other values are stored already."""
         return self._values(self.following(runner)[0], policy)[:, None].cpu()
 
     def last(self) -> Step:

@@ -1,4 +1,4 @@
-"""Where the wall time of a training goes.
+"""Measurement of the wall time that each stage of a training takes.
 
 =============  =========================================================================================================
 ``env``        stepping and resetting the environments
@@ -9,8 +9,8 @@
 ``other``      the rest: callbacks, logging, Python around it all
 =============  =========================================================================================================
 
-Work that a GPU does meanwhile counts where it is waited for. The loops call the clock five times in a step, which
-is all it costs; nothing that is learned depends on what it says.
+Work on a GPU counts where the host waits for it. The clock is read five times in a step, which is its only cost;
+results of training do not depend on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Stopwatch:
-    """Seconds spent in ``with`` blocks. Where even these cost too much, a loop adds to ``seconds`` by itself."""
+    """Adds up the seconds of ``with`` blocks. A loop for which these are too slow adds to ``seconds`` directly."""
 
     __slots__ = ("_started", "seconds")
 
@@ -37,7 +37,7 @@ class Stopwatch:
         self.seconds += perf_counter() - self._started
 
     def timing(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items; the time that it takes to make each one is added."""
+        """Yields the items and adds the time to make each one."""
         started = perf_counter()
         for item in items:
             self.seconds += perf_counter() - started
@@ -47,7 +47,7 @@ class Stopwatch:
 
 
 class TimeSplit:
-    """The parts of the time from :meth:`start` to :meth:`stop`, or to now. What is not measured is ``other``."""
+    """The stages' time from :meth:`start` to :meth:`stop`, or until now. Unmeasured time is ``other``."""
 
     def __init__(self) -> None:
         self.env = Stopwatch()
@@ -55,24 +55,24 @@ class TimeSplit:
         self.copy = Stopwatch()
         self.sample = Stopwatch()
         self.update = Stopwatch()
-        """Including what is drawn meanwhile; :meth:`seconds` takes ``sample`` off."""
+        """Includes sampling within updates; :meth:`seconds` subtracts ``sample``."""
         self._began = 0.0
         self._ended: float | None = 0.0
         self._logged = self.seconds()
 
     def start(self) -> None:
-        """Forget everything and begin."""
+        """Reset all stages and start."""
         for watch in (self.env, self.inference, self.copy, self.sample, self.update):
             watch.seconds = 0.0
         self._began, self._ended = perf_counter(), None
         self._logged = dict.fromkeys(self._logged, 0.0)
 
     def stop(self) -> None:
-        """The time is over."""
+        """Stop the clock."""
         self._ended = perf_counter()
 
     def seconds(self) -> dict[str, float]:
-        """Each part so far, in seconds; together the wall time."""
+        """Returns each stage's seconds so far; their sum is the wall time."""
         wall = (perf_counter() if self._ended is None else self._ended) - self._began
         parts = {
             "env": self.env.seconds,
@@ -84,11 +84,11 @@ class TimeSplit:
         return {**parts, "other": max(wall - sum(parts.values()), 0.0)}
 
     def percent(self) -> dict[str, int]:
-        """Each part's whole percent of the wall time."""
+        """Returns each stage's whole percent of the wall time."""
         return _percent(self.seconds(), dict.fromkeys(self._logged, 0.0))
 
     def percent_since_logged(self) -> dict[str, int]:
-        """Each part's whole percent of the time since this was last asked."""
+        """Returns each stage's whole percent of the time since the last call."""
         before, self._logged = self._logged, self.seconds()
         return _percent(self._logged, before)
 

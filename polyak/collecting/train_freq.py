@@ -1,4 +1,4 @@
-"""How long off-policy algorithms collect before each update."""
+"""The amount of experience that off-policy algorithms collect before each update."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from polyak.hyperparameters.declaration import require
 
 
 class TrainFrequencyUnit(str, Enum):
-    """What ``train_freq`` counts."""
+    """The unit of ``train_freq``."""
 
     STEP = "step"
     EPISODE = "episode"
@@ -17,46 +17,46 @@ class TrainFrequencyUnit(str, Enum):
 
 @dataclass
 class Series:
-    """How far a series of steps is."""
+    """The progress of a series of steps."""
 
     steps: int = 0
-    """Of the vectorised environment, with one that is not stored yet."""
+    """Steps of the vectorised environment, including one that is not stored yet."""
     episodes: int = 0
-    """That ended in them."""
+    """Episodes that ended in them."""
     wait: Callable[[int], None] = field(default=lambda ended: None, repr=False, compare=False)
-    """Called before each step of a series that continues until episodes end, with the number of those that have."""
+    """Called before each step of a series that waits for episodes to end, with the number of those that have ended."""
 
 
 class TrainFreq(NamedTuple):
-    """How long to collect before each update."""
+    """The length of a series before each update."""
 
     frequency: int
     unit: TrainFrequencyUnit
 
     def is_complete(self, series: Series) -> bool:
-        """Whether a series is as long as that."""
+        """Whether a series is long enough."""
         if self.unit == "step":
             return series.steps >= self.frequency
         series.wait(series.episodes)
         return series.episodes >= self.frequency
 
     def missing(self, series: Series) -> int:
-        """Steps that are sure to follow before it is."""
+        """Returns a lower bound of the steps that the series still lacks."""
         return self.frequency - series.steps if self.unit == "step" else 1
 
 
 class RolloutReturn(NamedTuple):
-    """What a collection amounted to."""
+    """The result of a collection."""
 
     episode_timesteps: int
     """Environment steps, over all environments."""
     n_episodes: int
     continue_training: bool
-    """False: a callback asked to stop."""
+    """False: a callback stops training."""
 
 
 def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
-    """``4`` or ``(4, "step")`` or ``(1, "episode")`` as a :class:`TrainFreq`.
+    """Converts ``4``, ``(4, "step")`` or ``(1, "episode")`` to a :class:`TrainFreq`.
 
     Raises:
         ValueError: the unit is unknown or the number is not a positive integer.

@@ -1,1 +1,1 @@
-"""Training with processes elsewhere: runners that collect, what reaches them, and what travels."""
+"""Distributed training: runners in other processes, the transports that reach them, and the data they exchange."""

@@ -1,4 +1,4 @@
-"""How learners add up what they have: over sockets between processes, or in turns within one."""
+"""The sum of tensors over learners: by sockets between processes, or by turns of threads within one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from polyak.seeding import rng_state, set_rng_state
 
 
 class SocketGroup:
-    """One learner's place in a group whose members are in processes of their own.
+    """One learner's membership in a group of learners in separate processes.
 
     Args:
-        rank: of this learner.
-        address: of the machine where they meet.
-        port: where it listens.
-        size: how many there are.
+        rank: rank of this learner.
+        address: address of the machine with the store.
+        port: port of the store.
+        size: number of learners.
         timeout: seconds to wait for the others.
-        device: of what they add up: GPUs speak NCCL, all else gloo.
-        store: where they meet; ``None`` reaches it.
+        device: device of the tensors: GPUs use NCCL, all others gloo.
+        store: the store itself; ``None`` connects to it.
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class SocketGroup:
         """See :meth:`polyak.learning.data_parallel.Group.sum`.
 
         Raises:
-            RuntimeError: another learner is gone.
+            RuntimeError: another learner has exited.
         """
         self._group.allreduce([tensor]).wait()
         return tensor
 
 
 def listening(size: int, timeout: float) -> dist.TCPStore:
-    """Where learners meet, at a port that is free."""
+    """Opens the store at which learners meet, at a free port."""
     return dist.TCPStore("0.0.0.0", 0, size, True, timedelta(seconds=timeout), wait_for_workers=False)
 
 
 def own_address() -> str:
-    """Of this machine, as others reach it; of one that has no network its own."""
+    """Returns the address by which other machines reach this one; the loopback address without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
         try:
             found.connect(("10.255.255.255", 1))  # nothing is sent
@@ -74,11 +74,11 @@ def own_address() -> str:
 
 
 class Turns:
-    """Learners in threads of one process, of which one runs at a time, each with random streams of its own: equal seeds
-    give equal numbers.
+    """Runs learners in threads of one process, one at a time, each with its own random streams: equal seeds give equal
+    results.
 
     Args:
-        size: how many there are; rank 0 runs in the thread that asks the others.
+        size: number of learners; rank 0 runs in the calling thread.
     """
 
     def __init__(self, size: int) -> None:
@@ -91,11 +91,11 @@ class Turns:
         self._failed = self._over = False
 
     def place(self, rank: int) -> _Turn:
-        """One learner's place."""
+        """Returns the group membership of one learner."""
         return _Turn(self, rank)
 
     def begin(self) -> None:
-        """All have something to do; rank 0 runs."""
+        """Start a request of all learners; rank 0 runs first."""
         self._turn, self._active, self._failed = 0, set(range(self.size)), False
 
     def enter(self, rank: int) -> None:
@@ -119,7 +119,7 @@ class Turns:
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Rank 0 has done its part: let the others do theirs."""
+        """Let the other learners do their part, after rank 0 has done its own."""
         while self._active - {0}:
             self.leave(0)
             self.enter(0)
@@ -131,10 +131,10 @@ class Turns:
             self._changed.notify_all()
 
     def sum(self, rank: int, tensor: Tensor) -> Tensor:
-        """As :meth:`~polyak.learning.data_parallel.Group.sum`; added in the order of ranks.
+        """Adds in the order of ranks: see :meth:`polyak.learning.data_parallel.Group.sum`.
 
         Raises:
-            RuntimeError: another learner does not come, since it has failed.
+            RuntimeError: another learner has failed.
         """
         self._parts[rank] = tensor
         if rank + 1 == self.size:

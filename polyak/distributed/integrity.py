@@ -1,4 +1,4 @@
-"""Whether a group of processes knows what has become of each of its requests."""
+"""Detection of requests to a group of processes whose outcome is unknown."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Integrity:
-    """Whether a group of processes and what is noted about it here agree.
+    """Tracks whether the records about a group of processes are up to date.
 
-    An exception, such as Ctrl-C or an environment's error, may come between a request and its answer, or between an
-    answer and the place where it is noted. The group begins again then, before it is used.
+    An exception, such as Ctrl-C or an environment's error, may occur between a request and its answer, or before an
+    answer is recorded. The group is then reset before its next use.
 
     Attributes:
         broken: whether an exception has left a block of :meth:`changing`; also set while one runs.
@@ -25,9 +25,9 @@ class Integrity:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Around all that asks processes or notes their answers. Blocks may be nested.
+        """Marks a block that sends requests or records answers. Blocks may be nested.
 
-        The attribute is set before and put back after: Ctrl-C may come at any line, also in a ``finally``.
+        The attribute is set before and restored after, without ``finally``: Ctrl-C may occur at any line.
         """
         before, self.broken = self.broken, True
         yield

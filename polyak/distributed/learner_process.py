@@ -1,4 +1,4 @@
-"""A learner that learns as one with others, as another process holds it. It does not know how it is reached.
+"""A learner of a data-parallel group, as it exists in another process. It does not depend on the transport.
 
 Shapes: B rows, U gradient steps.
 """
@@ -28,50 +28,50 @@ from polyak.seeding import rng_state, set_random_seed, set_rng_state
 
 
 class Asked(NamedTuple):
-    """What a learner is asked for: gradient steps on its shares of some minibatches."""
+    """A request to a learner: gradient steps on its shares of some minibatches."""
 
     batches: list[Any]
     """Rows of a rollout, or batches as :func:`arrays_in` makes them."""
     rollout: int
-    """The number of this rollout; -1: there is none."""
+    """The number of the rollout; -1 without one."""
     values: Hyperparameters
-    """As they are now."""
+    """The current hyper-parameters."""
     streams: Any = None
     """Random numbers to continue from; ``None``: its own."""
 
 
 class Said(NamedTuple):
-    """What a learner says of U gradient steps on its shares, as arrays."""
+    """A learner's results of U gradient steps on its shares, as arrays."""
 
     names: list[list[str]]
-    """Of the metrics of each step."""
+    """Names of the metrics of each step."""
     metrics: np.ndarray
-    """Of all steps, one after another."""
+    """Metrics of all steps, concatenated."""
     td_errors: list[np.ndarray | None]
-    """Of each step, [B] or ``None``."""
+    """Temporal-difference errors of each step, [B] or ``None``."""
     skipped: bool | None
-    """Whether the last step was; ``None``: such is not asked."""
+    """Whether the last step was skipped; ``None`` if steps are never skipped."""
     seconds: float = 0.0
-    """That they took elsewhere."""
+    """Seconds that the steps took in their process."""
     explained: float | None = None
     """The share of the variance of returns that values explain; ``None``: the rollout was not made here."""
 
 
 class Learned(NamedTuple):
-    """What a learner has learned."""
+    """The learned state of a learner."""
 
     networks: dict[str, Any]
     optimizers: dict[str, dict[str, Any]]
-    """Their state dicts."""
+    """State dicts of the optimizers."""
 
 
 class LearnerProcess:
-    """Makes the gradient steps that others make, on its own share of the rows.
+    """Makes the same gradient steps as the other learners, on its own share of the rows.
 
     Args:
-        rank: which of the learners.
-        seed: of its random numbers.
-        threads: of the process, which it has for itself; 0: it has none for itself.
+        rank: rank of the learner.
+        seed: seed of its random numbers.
+        threads: number of threads of its own process; 0 if it shares a process.
     """
 
     learner: Learner
@@ -79,12 +79,13 @@ class LearnerProcess:
     def __init__(self, rank: int, seed: int, threads: int) -> None:
         self.rank, self.seed = rank, seed
         self._held: tuple[int, Any, float | None] = (-1, None, None)
-        """The rollout of which rows were learned from last: its number, itself, and how much values explain of it."""
+        """The rollout that the last minibatches belong to: its number, the rollout, and the explained variance of its
+        values."""
         if threads:
             torch.set_num_threads(threads)
 
     def describe(self) -> int:
-        """Its process."""
+        """Returns the process id."""
         return os.getpid()
 
     def take(self, pickled: bytes, device: str) -> None:
@@ -108,15 +109,15 @@ class LearnerProcess:
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 
     def update(self, asked: Asked, rollout: Any = None, *apart: Any) -> tuple[Said, Any]:
-        """A gradient step on each of some minibatches, until one is skipped.
+        """Makes a gradient step on each of some minibatches, until one is skipped.
 
         Args:
-            asked: for what.
-            rollout: of which they are rows, as arrays: it is read if its number is another one than last time.
-            apart: chunks and weights that batches name by their numbers here.
+            asked: the request.
+            rollout: the rollout with their rows, as arrays; it is read if its number has changed.
+            apart: chunks and weights, which batches reference by their position.
 
         Returns:
-            what there is to say of the steps, and the random numbers to continue from where some were given.
+            the results of the steps, and the state of the random streams if one was given.
         """
         began = time.perf_counter()
         brought(self.learner, asked.values)
@@ -137,7 +138,7 @@ class LearnerProcess:
         return said, None if asked.streams is None else rng_state()
 
     def _unrolled(self, batch: UnrollElsewhere, apart: Sequence[Any]) -> Any:
-        """Rollouts that runners have made, whose parts are numbers of what came apart, or arrays."""
+        """Builds rollouts from runners' chunks, whose parts are positions in ``apart``, or arrays."""
         parts = [(apart[one[0]], apart[one[1]]) if type(one) is tuple else self._here(one) for one in batch.parts]
         return batch._replace(parts=parts).unrolled(cast(Any, self.learner), self._acting, self.device)
 
@@ -156,12 +157,12 @@ class LearnerProcess:
         return each(tensors_in(batch), lambda column: column.to(self.device))
 
     def call(self, method: str, values: Hyperparameters) -> None:
-        """What all learners do besides gradient steps, by these hyper-parameters."""
+        """Call a method that all learners run besides gradient steps, with these hyper-parameters."""
         brought(self.learner, values)
         getattr(self.learner, method)()
 
     def state(self, wanted: bool) -> Learned | None:
-        """All that it has learned, as arrays, where it is wanted of this one."""
+        """Returns the learned state as arrays, if ``wanted``."""
         if not wanted:
             return None
         optimizers = {name: one.state_dict() for name, one in self.learner.optimizers.items()}
@@ -173,12 +174,12 @@ class LearnerProcess:
         return Learned(networks, arrays_in(optimizers))
 
     def apply(self, function: Callable[[Learner], Any]) -> Any:
-        """What a function returns of the learner."""
+        """Returns the result of a function of the learner."""
         return function(self.learner)
 
 
 def said_of(updates: Sequence[Update]) -> Said:
-    """What a learner returned of its steps, of which there is at least one."""
+    """Converts a learner's updates, of which there is at least one, to arrays."""
     values = [value.detach().reshape(()).float() for update in updates for value in update.metrics.values()]
     return Said(
         [list(update.metrics) for update in updates],
@@ -194,7 +195,7 @@ def texts_of(learner: Learner) -> list[str]:
 
 
 class Hyperparameters(NamedTuple):
-    """By which a learner makes its next step."""
+    """The hyper-parameters of a learner's next step."""
 
     values: dict[str, Any]
     texts: dict[str, str]
@@ -203,7 +204,7 @@ class Hyperparameters(NamedTuple):
 
 
 def hyperparameters(learner: Learner, texts: Iterable[str]) -> Hyperparameters:
-    """Those of a learner as it is; ``texts``: see :func:`texts_of`."""
+    """Returns the current hyper-parameters of a learner; ``texts``: see :func:`texts_of`."""
     rates = {name: [float(group["lr"]) for group in one.param_groups] for name, one in learner.optimizers.items()}
     return Hyperparameters(dict(learner.tunables), {name: getattr(learner, name) for name in texts}, rates)
 

@@ -1,8 +1,8 @@
-"""Learners elsewhere that make the gradient steps of one here, each on its share of the rows.
+"""Remote learners that share the gradient steps of the local one, each on its share of the rows.
 
-In a :class:`LearnerGroup` the learner here is one of them, and has at all times what was learned: it acts, is saved and
-is resumed as if it were alone. :class:`LearnersElsewhere` make its steps without it, and bring it to where they are.
-All begin with a copy of it; since gradients are averaged before each step, they stay equal.
+In a :class:`LearnerGroup` the local learner is one of them and always up to date: it acts, is saved and is resumed as
+if it were alone. :class:`LearnersElsewhere` make its steps without it, and update it from time to time. All begin with
+a copy of it; since gradients are averaged before each step, they stay equal.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from polyak.warning import warn_user
 
 Result = TypeVar("Result")
 MOST_ATTEMPTS = 3
-"""How often one step is tried with learners that die."""
+"""Attempts of one step, if learners die during it."""
 BROUGHT_EVERY = 16
-"""Times that learners elsewhere are asked for something, after which they bring here what they have learned."""
+"""Number of requests to remote learners after which the local one is updated."""
 
 
 class LearnerGroup:
-    """A learner here and its fellows elsewhere.
+    """The local learner and its remote fellows.
 
     Attributes:
-        fetches: whether learners are given rollouts as references, none of which is read here.
+        fetches: whether learners get rollouts as references, which are not read in this process.
 
     Args:
-        n_learners: how many, the one here among them.
+        n_learners: number of learners, including the local one.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for threads that take turns.
-        seed: of the model; fellow k draws from the streams of ``seed + 1000 * k``.
-        placement: of fellows on Ray.
+        seed: seed of the model; fellow k draws from the streams of ``seed + 1000 * k``.
+        placement: placement of fellows on Ray.
 
     Raises:
         ImportError: ``polyak[scale]`` is missing.
@@ -74,12 +74,12 @@ class LearnerGroup:
         self.integrity, self.worked = Integrity(), Busy()
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
         self._rollouts = 0
-        """How many minibatches have been of."""
+        """Number of rollouts that minibatches were drawn from."""
         self._rollout: tuple[Any, tuple[Any, ...]] = None, ()
-        """The latest of them, and as fellows are given it."""
+        """The latest rollout, and the form in which it is sent to fellows."""
         self.fellows = self._made([(rank, first + SEEDS_APART * rank) for rank in range(n_learners)], transport)
         self.processes: list[int] = self._introduced()
-        """Of the fellows."""
+        """Process ids of the fellows."""
 
     def _introduced(self) -> list[int]:
         """The processes of fellows that have just been made."""
@@ -91,7 +91,7 @@ class LearnerGroup:
         return OnRay(arguments[1:], placement=self.placement) if transport == "ray" else InTurns(arguments[1:])
 
     def begin(self, learner: Learner) -> None:
-        """Let all be what a learner here is now."""
+        """Copy the state of the local learner to all fellows."""
         self.learner = learner
         self.recover()
         with self.integrity.changing():
@@ -106,14 +106,14 @@ class LearnerGroup:
             self.integrity.broken = False
 
     def forget(self) -> None:
-        """Leave what was not brought here: all begin again from what the one here is."""
+        """Discard steps that the local learner lacks: all fellows restart from its state."""
 
     def _begin(self, learner: Learner, lost: str | None = None) -> None:
-        """Let all be what a learner here is now. Where one dies of it, others take the places of all.
+        """Copy the state of the local learner to all fellows. If one dies meanwhile, all are replaced.
 
         Args:
-            learner: here.
-            lost: others take their places at once; what to say of it, if there is something.
+            learner: the local learner.
+            lost: replace all fellows first; the message about it, if any.
         """
         for _ in range(MOST_ATTEMPTS):
             try:
@@ -146,13 +146,13 @@ class LearnerGroup:
 
     @whole
     def update(self, batches: Iterable[Any]) -> list[Update]:
-        """A gradient step of all on each minibatch, each learner on its share, until one is skipped.
+        """Makes a gradient step on each minibatch, each learner on its share, until one is skipped.
 
-        Fellows are sent all of them at once, and a rollout of which they are rows once for all passes over it.
+        All minibatches are sent to fellows at once, and a rollout with their rows once for all passes over it.
 
         Returns:
-            of each step: metrics are means, errors those of all rows in their order. Where a fellow died meanwhile,
-            the steps before are those of the learner here, and the errors of other rows the mean size of its own.
+            for each step, the mean metrics and the errors of all rows in order. If a fellow died meanwhile, the steps
+            before are those of the local learner, and the errors of the others' rows are the mean size of its own.
         """
         whole, made = self._read(batches), list[Update]()
         own, *others = self._shares(whole)
@@ -184,13 +184,13 @@ class LearnerGroup:
         return [one if rollout is not None and one.rollout is rollout else gathered(one) for one in given]
 
     def _rollout_sent(self, rollout: Any) -> tuple[Any, ...]:
-        """A rollout as fellows are given it: references travel by themselves, so that Ray brings what they are to."""
+        """Returns a rollout as it is sent to fellows: references are separate arguments, so that Ray resolves them."""
         if isinstance(rollout, RolloutElsewhere):
             return rollout._replace(weights=None, chunks=()), rollout.weights, *rollout.chunks
         return (self.fellows.put(arrays_in(rollout)),)
 
     def _shares(self, whole: Sequence[Any]) -> list[list[Any]]:
-        """Of each learner, its share of each minibatch."""
+        """Returns the share of each learner of each minibatch."""
         if self.size == 1:
             return [list(whole)]
         return [[self._share(one, rank) for one in whole] for rank in range(self.size)]
@@ -201,8 +201,8 @@ class LearnerGroup:
         return self.learner.share(batch, rank, self.size)
 
     def _sent(self, shares: Iterable[Sequence[Any]], streams: Any = None) -> list[tuple[Any, ...]]:
-        """What learners are asked about their shares, if there are any; the first of them continues from these random
-        numbers."""
+        """Returns the arguments of a request to each learner that has shares; the first learner continues from
+        ``streams``."""
         values = hyperparameters(self.learner, self._texts)
         number = self._rollouts if self._rollout[1] else -1
         found = []
@@ -223,13 +223,13 @@ class LearnerGroup:
     def _tried(
         self, here: Callable[[], Any], method: str, others: Callable[[], list[tuple[Any, ...]]], made: Sized = ()
     ) -> list[Any]:
-        """What fellows answer. Where one dies of it, another one takes its place, and all do the rest.
+        """Returns the fellows' answers. If one dies meanwhile, it is replaced, and all repeat the rest.
 
         Args:
-            here: what the learner here does meanwhile.
-            method: of the fellows.
-            others: its arguments, of each; none: nothing is left to do.
-            made: the steps that the learner here has made of it.
+            here: the work of the local learner meanwhile.
+            method: name of the fellows' method.
+            others: returns its arguments for each fellow; none if nothing is left to do.
+            made: the steps of the request that the local learner has made.
         """
         steps = self.learner.steps
         for attempt in range(MOST_ATTEMPTS):
@@ -248,19 +248,19 @@ class LearnerGroup:
         raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row of one gradient step.")
 
     def _repeat(self) -> None:
-        """Let learners that have begun at what the one here is make the steps that it has not."""
+        """Let restarted learners repeat the steps that the local learner lacks."""
 
     def close(self) -> None:
         """End the fellows."""
         self.fellows.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a copy of a model has none until it learns
+        return type(None), ()  # a copy of a model gets its learners when it learns
 
 
 def _as_sent(batch: Any, apart: list[Any]) -> Any:
-    """A batch as it travels. References travel by themselves, so that Ray brings what they are to: they are added to
-    ``apart``, and named by their numbers there."""
+    """Returns a batch as it is sent. References are separate arguments, so that Ray resolves them: they are appended to
+    ``apart``, and the batch holds their positions."""
     if not isinstance(batch, UnrollElsewhere):
         return arrays_in(batch.rows if isinstance(batch, RolloutRows) else batch)
     parts: list[Any] = []
@@ -274,19 +274,19 @@ def _as_sent(batch: Any, apart: list[Any]) -> Any:
 
 
 class LearnersElsewhere(LearnerGroup):
-    """Learners in processes on Ray that make all steps of one here, which is brought to where they are by
-    :meth:`settle`, and after :data:`BROUGHT_EVERY` requests.
+    """Learners in processes on Ray that make all steps of the local one, which is updated by :meth:`settle` and after
+    :data:`BROUGHT_EVERY` requests.
 
-    If one dies, all begin at what the one here is, and do again what they have done since.
+    If one dies, all restart from the state of the local one, and repeat the requests since.
 
     Args:
-        n_learners: how many.
-        seed: of the model; learner k draws from the streams of ``seed + 1000 * k``.
-        shares_streams: the first draws from the random streams of this process instead, so that one alone makes the
-            numbers of a learner here.
-        device: of all of them.
-        threads: of each.
-        placement: what each reserves, and where it is.
+        n_learners: number of learners.
+        seed: seed of the model; learner k draws from the streams of ``seed + 1000 * k``.
+        shares_streams: the first draws from the random streams of this process instead, so that a single one gives the
+            results of a local learner.
+        device: device of all learners.
+        threads: number of threads of each.
+        placement: the resources of each, and its node.
 
     Raises:
         ImportError: ``polyak[scale]`` is missing.
@@ -302,7 +302,7 @@ class LearnersElsewhere(LearnerGroup):
         self._shares_streams = shares_streams
         self._device, self._threads = device, threads
         self._since: list[tuple[str, list[tuple[Any, ...]]]] = []
-        """What they were asked since the one here was brought to where they are."""
+        """The requests since the local learner was last updated."""
         self.fellows: OnRay
         super().__init__(n_learners, "ray", seed, placement)
 
@@ -346,7 +346,7 @@ class LearnersElsewhere(LearnerGroup):
         self._since = []
 
     def apply(self, function: Callable[[Learner], Any]) -> list[Any]:
-        """What a function returns of each learner."""
+        """Returns the results of a function of each learner."""
         return _checked(self._applied(function))
 
     @whole
@@ -382,18 +382,18 @@ class _Here:
 
 
 class LostLearnerError(RuntimeError):
-    """A learner's process is gone."""
+    """A learner's process has died."""
 
 
 class OnRay:
-    """Fellows in processes on Ray.
+    """Remote fellows in processes on Ray.
 
     Args:
         arguments: rank and seed of each.
-        device: of all of them.
-        threads: of each.
-        placement: what each reserves, and where it is.
-        name: of the setting that says how many there are.
+        device: device of all fellows.
+        threads: number of threads of each.
+        placement: the resources of each, and its node.
+        name: name of the setting with their number.
     """
 
     def __init__(
@@ -410,7 +410,7 @@ class OnRay:
         self.put = self.workers.put
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """What each answers to the same question."""
+        """Returns each fellow's answer to the same request."""
         return _checked(self.workers.ask_all(method, *([each_one] * len(self.workers) for each_one in arguments)))
 
     def join(self, learner: Learner, group: LearnerGroup) -> None:
@@ -424,7 +424,7 @@ class OnRay:
         try:
             if len(self.workers) < group.size:
                 learner.join(_Here(group, SocketGroup(0, *known, self._store)))
-        except RuntimeError:  # of the exchange, if a fellow is gone
+        except RuntimeError:  # raised by the exchange if a fellow has died
             self._answers("join")
             raise
         self._answers("join")
@@ -437,7 +437,7 @@ class OnRay:
             self.workers.ask(worker, method, *arguments)
         try:
             result = here()
-        except RuntimeError as error:  # of the exchange, if a fellow is gone; else it is the program's
+        except RuntimeError as error:  # raised by the exchange if a fellow has died; else by the program
             self._answers(method)
             raise error
         return result, self._answers(method)
@@ -455,7 +455,7 @@ class OnRay:
 
 
 def _checked(answers: list[Any]) -> list[Any]:
-    """Answers, none of which is a failure."""
+    """Returns the answers, after checking that none is a failure."""
     failures = [answer for answer in answers if isinstance(answer, Failure)]
     for failure in failures:
         if failure.gone:
@@ -466,7 +466,7 @@ def _checked(answers: list[Any]) -> list[Any]:
 
 
 class InTurns:
-    """Fellows in threads of this process, of which one runs at a time."""
+    """Fellows in threads of this process, one of which runs at a time."""
 
     device = None
 
@@ -483,7 +483,7 @@ class InTurns:
         return value
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """What each answers to the same question."""
+        """Returns each fellow's answer to the same request."""
         return self.together(lambda: None, method, [arguments] * len(self._fellows))[1]
 
     def join(self, learner: Learner, group: LearnerGroup) -> None:
@@ -528,7 +528,7 @@ class InTurns:
 
 
 def _joined(said: Sequence[Said], whole: Sequence[Any]) -> list[Update]:
-    """What one learner would have returned of its steps on the whole minibatches."""
+    """Returns the updates that one learner would have returned for the whole minibatches."""
     first, updates = said[0], list[Update]()
     means = iter(torch.from_numpy(np.mean([one.metrics for one in said], 0)).unbind())
     for step, names in enumerate(first.names):
@@ -541,7 +541,7 @@ def _joined(said: Sequence[Said], whole: Sequence[Any]) -> list[Update]:
 
 
 def _alone(update: Update, whole: Any, size: int) -> Update:
-    """A step of the learner here on its share of a minibatch, after which what the others said was lost."""
+    """Completes an update of the local learner on its share of a minibatch, for which the others' results were lost."""
     if update.td_error is None:
         return update
     own = update.td_error.numpy(force=True)

@@ -1,4 +1,4 @@
-"""Objects in this process, asked as if each were in a process of its own: for tests and debuggers."""
+"""Objects in this process behind the interface of remote workers, for tests and debuggers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class LocalWorkers:
     """Objects of a class; see :class:`~polyak.distributed.ray_workers.Workers`, whose interface this is.
 
     Args:
-        cls: their class.
+        cls: class of the objects.
         arguments: for the constructor of each.
     """
 
@@ -29,7 +29,7 @@ class LocalWorkers:
         return value
 
     def begin(self, method: str, within: float) -> dict[int, Any]:
-        """What each of them answers first."""
+        """Returns the first answer of each worker."""
         return dict(enumerate(self.ask_all(method)))
 
     def fetch(self, value: Any) -> Any:
@@ -37,7 +37,7 @@ class LocalWorkers:
         return value
 
     def ask(self, worker: int, method: str, *arguments: Any, apart: bool = False) -> None:
-        """Let one of them do something, at once."""
+        """Call a method of one worker at once."""
         answer: Any
         try:
             answer = getattr(self._objects[worker], method)(*arguments)
@@ -46,34 +46,34 @@ class LocalWorkers:
         self._answers.append((worker, method, answer))
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
-        """What was answered since the last time: (which of them, method, result)."""
+        """Returns the answers since the last call: (worker, method, result)."""
         found, self._answers = self._answers, []
         return found
 
     def disown(self, again: Iterable[int] = ()) -> None:
-        """Report no answer to what was asked so far."""
+        """Discard the answers to all earlier requests."""
         self._answers.clear()
 
     def ask_all(self, method: str, *arguments: Sequence[Any]) -> list[Any]:
-        """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
+        """Returns all workers' answers, in order: the i-th gets the i-th of each of the arguments."""
         return [getattr(one, method)(*(each[worker] for each in arguments)) for worker, one in enumerate(self._objects)]
 
     def replace(self, worker: int, failure: Failure, *_: Any) -> None:
-        """Raise what one of them has raised: none is ever gone."""
+        """Raise the error of a worker: local ones never die."""
         raise failure.error
 
     def renew_due(self, wait: bool = True) -> None:
-        """Nothing: none is ever gone."""
+        """Does nothing: local workers never die."""
 
     def waiting_for(self, worker: int) -> int:
-        """None: answers come at once."""
+        """Returns 0: answers are immediate."""
         return 0
 
     def renew(self, worker: int) -> None:
-        """Nothing: none is ever gone."""
+        """Does nothing: local workers never die."""
 
     def leaving(self) -> list[int]:
-        """None."""
+        """Returns an empty list: local workers never leave."""
         return []
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Where processes live on a cluster, and what each of them reserves there."""
+"""The placement of processes on a cluster, and the resources that each of them reserves."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from polyak.warning import warn_user
 KINDS = ("runners", "learners", "shards")
 STRATEGIES = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
 GRACE = 10.0
-"""Seconds within which what others have just left must be free again."""
+"""Seconds within which resources that were just released must be free again."""
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """What each process of a kind reserves, and on which nodes they are.
+    """The resources of each process of a kind, and the choice of their nodes.
 
-    A Ray that was started for the model alone is on this machine: nothing is reserved there but GPUs.
+    On a Ray that was started on this machine for the model alone, only GPUs are reserved.
 
     Args:
-        num_cpus: processors of each, a part of one if below 1.
-        num_gpus: GPUs of each, a part of one if below 1.
-        resources: name -> amount of custom resources of each.
+        num_cpus: processors of each process; a fraction of one if below 1.
+        num_gpus: GPUs of each process; a fraction of one if below 1.
+        resources: name -> amount of custom resources of each process.
         strategy: ``"SPREAD"`` over the nodes, as evenly as there is room; ``"PACK"`` on as few nodes as possible;
             ``"STRICT_SPREAD"`` each on a node of its own; ``"STRICT_PACK"`` all on one. All but the first reserve a
             placement group of Ray.
@@ -56,19 +56,20 @@ class Reservation:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """What each reserves, in Ray's words."""
+        """Returns the resources of each process, as Ray names them."""
         amounts = {"CPU": self.num_cpus, "GPU": self.num_gpus, **(self.resources or {})}
         return {name: float(amount) for name, amount in amounts.items() if amount}
 
     def options(self) -> dict[str, Any]:
-        """The same as options of an actor."""
+        """Returns the resources as options of an actor."""
         return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": dict(self.resources or {}) or None}
 
 
 def placement_of(given: Mapping[str, Any] | None, kind: str) -> Reservation:
-    """What the ``placement`` of a model says of one of :data:`KINDS`: a :class:`Reservation`, or its arguments.
+    """Returns the reservation for one of :data:`KINDS` in the ``placement`` of a model: a :class:`Reservation`, or its
+    arguments.
 
-    Shards of a replay buffer reserve no processor, unless something is said.
+    Shards of a replay buffer reserve no processor by default.
 
     Raises:
         HyperparameterError: an unknown kind, or an unknown argument.
@@ -91,18 +92,18 @@ def placement_of(given: Mapping[str, Any] | None, kind: str) -> Reservation:
 
 
 def check_placement(given: Mapping[str, Any] | None) -> None:
-    """Refuse a ``placement`` that says nothing, or what cannot be."""
+    """Refuse a ``placement`` with unknown kinds, unknown arguments or values out of range."""
     for kind in KINDS:
         placement_of(given, kind)
 
 
 def room(placement: Reservation, nodes: list[Mapping[str, float]], free: Mapping[str, float]) -> tuple[int, int]:
-    """How many processes a cluster has room for: as its nodes are, and of what is free now.
+    """Returns the numbers of processes that a cluster has room for: in all of its nodes, and in its free resources.
 
     Args:
-        placement: of each.
+        placement: the resources of each process.
         nodes: name -> amount of each node's resources.
-        free: name -> amount of the resources that nothing has reserved, of all nodes together.
+        free: name -> amount of unreserved resources, in all nodes together.
     """
 
     def times(amounts: Mapping[str, float]) -> float:
@@ -121,16 +122,16 @@ def _whole(number: float) -> int:
 
 
 def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> int:
-    """Return when a cluster has room for so many processes, or more: for how many.
+    """Waits until a cluster has room for ``number`` processes, and returns for how many it has room.
 
     Args:
-        ray: the module, which is connected.
-        placement: of each.
-        number: how many.
-        name: of the setting that says how many.
+        ray: the connected module.
+        placement: the resources of each process.
+        number: number of processes.
+        name: name of the setting with their number.
 
     Raises:
-        HyperparameterError: it has no room, and none was made within ``placement.wait`` seconds.
+        HyperparameterError: there is no room after ``placement.wait`` seconds.
     """
     began, asks = time.monotonic(), False
     while True:
@@ -160,10 +161,10 @@ def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> i
 
 
 def on_leaving_nodes(ray: Any, actors: Sequence[Any]) -> list[int]:
-    """Which of some actors are on nodes that are being drained: by ``ray drain-node``, an autoscaler, or the notice of
-    a cloud that takes a machine back.
+    """Returns the positions of the actors on nodes that are being drained: by ``ray drain-node``, an autoscaler, or a
+    cloud provider's notice.
 
-    Ray says so to its own libraries alone; where a version does not, none is found.
+    Ray reports this by a private interface; versions without it give none.
     """
     with contextlib.suppress(AttributeError, KeyError):
         known = ray._private.state.state
@@ -174,6 +175,6 @@ def on_leaving_nodes(ray: Any, actors: Sequence[Any]) -> list[int]:
 
 
 def _ask_autoscaler(bundles: list[dict[str, float]]) -> None:
-    """Let an autoscaler, if there is one, make room for these, and for nothing that it was asked for before."""
-    with contextlib.suppress(Exception):  # it is no part of a small Ray
+    """Request room for these bundles from an autoscaler, if there is one, in place of earlier requests."""
+    with contextlib.suppress(Exception):  # a small Ray has no autoscaler
         import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)

@@ -1,4 +1,4 @@
-"""Ray: the one place that imports it, and only when processes are asked for."""
+"""Processes on Ray. Only this module imports Ray, and only when processes are requested."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ HOUR = 3600.0
 BETWEEN_LOOKS = 2.0
 """Seconds from one question to Ray which nodes are about to go to the next."""
 MOST_RESTARTS = 100
-"""Processes of a kind replaced within an hour after which training ends with an error, unless something else is
-said."""
+"""Default number of processes of a kind that are replaced within an hour, after which training ends with an error."""
 
 
 def ray() -> Any:
@@ -88,7 +87,7 @@ class _Session:
         self.users += 1
 
     def leave(self) -> None:
-        """The last one ends what was started."""
+        """End Ray with its last user, if it was started here."""
         self.users -= 1
         if self.users == 0 and self.ours:
             self.ours = self.is_own_machine = False
@@ -109,23 +108,23 @@ def session() -> Iterator[Any]:
 
 
 def join_cluster(address: str, working_dir: str = "") -> None:
-    """Let processes that are made from now on be on a cluster, as ``RAY_ADDRESS`` does.
+    """Make new processes on a cluster from now on, as ``RAY_ADDRESS`` does.
 
     Args:
         address: ``"auto"`` for the one that this machine belongs to, ``"HOST:PORT"``, or ``"ray://HOST:PORT"``; ``""``:
-            that of ``RAY_ADDRESS``.
-        working_dir: a folder whose modules all nodes are to have.
+            the address in ``RAY_ADDRESS``.
+        working_dir: a folder whose modules are copied to all nodes.
     """
     _SESSION.address, _SESSION.runtime_env = address, {"working_dir": working_dir} if working_dir else {}
 
 
 class LostRowsError(RuntimeError):
-    """Something that one process was to fetch from another is gone with it."""
+    """A value that one process was to fetch from another was lost with it."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What came instead of a result."""
+    """The error in place of a result."""
 
     error: Exception
     gone: bool
@@ -134,24 +133,24 @@ class Failure:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Which failures training survives."""
+    """The failures that training survives."""
 
     restarts: float = MOST_RESTARTS
-    """How many processes are replaced :attr:`within` a time."""
+    """Number of processes that are replaced :attr:`within` a time."""
     within: float = HOUR
     """Seconds."""
     in_a_row: float = math.inf
-    """How many may fail while :attr:`Workers.failures` is not set back to 0."""
+    """Number of failures before :attr:`Workers.failures` is reset to 0."""
     delay: float = 0.0
     """Seconds from one replacement of a process to the next."""
     shrinks: bool = False
-    """None is replaced: the others continue."""
+    """Whether lost processes are not replaced: the others continue."""
     errors: bool = False
-    """Those that have raised something are replaced, too."""
+    """Whether processes that have raised an error are replaced, too."""
     unmade: bool = False
-    """Those whose constructor has raised something are replaced, too."""
+    """Whether processes whose constructor has raised an error are replaced, too."""
     said: str = ""
-    """Where the user has set these."""
+    """The place where the user has set these options."""
 
 
 @dataclass
@@ -161,22 +160,22 @@ class _Asked:
     since: float
     within: float
     rest: tuple[Any, ...] = ()
-    """References to what the answer leaves out."""
+    """References to the values that the answer leaves out."""
     is_wanted: bool = True
     """Whether the answer is reported."""
 
 
 class Workers:
-    """Processes that each hold one object of a class.
+    """Processes on Ray that each hold one object of a class.
 
     Args:
-        cls: of a module that can be imported there; it knows nothing of Ray.
+        cls: a class that can be imported there; it does not depend on Ray.
         arguments: for the constructor of each.
         timeout: seconds after which a process that has not answered is ended.
-        tolerance: which failures :meth:`replace` puts up with.
-        placement: what each reserves, and on which nodes they are.
-        name: of the setting that says how many there are.
-        least: how many there must be room for; the others begin when there is room. ``None``: all.
+        tolerance: the failures that :meth:`replace` tolerates.
+        placement: the resources of each, and the choice of their nodes.
+        name: name of the setting with their number.
+        least: number of processes that must have room; the others begin when there is room. ``None``: all.
 
     Raises:
         HyperparameterError: the cluster has no room for them.
@@ -194,15 +193,15 @@ class Workers:
     ) -> None:
         self.timeout, self.tolerance, self.restarts, self.failures = timeout, tolerance, 0, 0
         self.fitting = len(arguments)
-        """How many there is room for at first."""
+        """Number of processes that have room at first."""
         self.least = self.fitting if least is None else least
         self._looked = -math.inf
-        """When Ray was asked which nodes are about to go."""
+        """The last time when Ray was asked for draining nodes."""
         self._first: tuple[str, float] | None = None
         self._lost: set[int] = set()
         self._renewed_at: dict[int, float] = {}
         self._renewals: list[float] = []
-        """When processes were replaced, of those that still count."""
+        """The recent times when processes were replaced."""
         self._due: dict[int, float] = {}
         self._arguments = list(arguments)
         self._asked: dict[Any, _Asked] = {}
@@ -216,7 +215,7 @@ class Workers:
             raise
 
     def _reserved(self, placement: Reservation, name: str) -> dict[str, Any]:
-        """What each reserves, in Ray's words, when there is room for the least number. Ray on this machine alone shares
+        """Returns the options of each actor, once there is room for the least number. Ray on this machine alone shares
         its processors."""
         if _SESSION.is_own_machine:
             return {**placement.options(), "num_cpus": 0}
@@ -238,7 +237,7 @@ class Workers:
     def _free(self) -> None:
         """Reserve nothing any more."""
         if self._group is not None and ray().is_initialized():
-            with contextlib.suppress(Exception):  # the cluster is gone
+            with contextlib.suppress(Exception):  # the cluster has ended
                 ray().util.remove_placement_group(self._group)
         _SESSION.leave()
 
@@ -246,20 +245,20 @@ class Workers:
         return len(self._actors)
 
     def put(self, value: Any) -> Any:
-        """Something to hand to many at once. What is small travels with each request: Ray's store costs more."""
+        """Store a value for many processes. Small arrays are sent with each request: Ray's store costs more."""
         small = isinstance(value, np.ndarray) and value.nbytes <= SMALL
         return value if small else ray().put(value)
 
     def begin(self, method: str, within: float) -> dict[int, Any]:
-        """What as many of them answer first as there is room for, by number. The others are asked the same, as is one
-        that takes the place of another.
+        """Returns the first answers, by number, of the processes that have room. The others, and replacements, get the
+        same request when they begin.
 
         Args:
-            method: of their objects.
-            within: seconds; those that there need not be have any time.
+            method: name of the objects' method.
+            within: seconds; optional processes have unlimited time.
 
         Raises:
-            Exception: one of them could not be made, or has raised something.
+            Exception: one of them could not be made, or has raised an error.
         """
         self._first = method, within
         for worker in range(len(self)):
@@ -273,19 +272,19 @@ class Workers:
         return dict(sorted(results.items()))
 
     def fetch(self, reference: Any) -> Any:
-        """What a reference is to."""
+        """Returns the value of a reference."""
         return ray().get(reference)
 
     def ask(self, worker: int, method: str, *arguments: Any, within: float | None = None, apart: bool = False) -> None:
-        """Let one of them do something; :meth:`answers` has what comes of it.
+        """Request a method call of one process; :meth:`answers` returns its result.
 
         Args:
-            worker: which.
-            method: of its object.
+            worker: number of the process.
+            method: name of the object's method.
             arguments: for the method.
-            within: seconds; ``None``: as all. A process that has just been made needs some to begin.
-            apart: the method returns two things. The second stays where it is: :meth:`answers` has a reference to it,
-                for :meth:`fetch` or for another process.
+            within: seconds; ``None``: the timeout of all. A new process needs some to begin.
+            apart: the method returns two values. The second stays in its process: :meth:`answers` has a reference to
+                it, for :meth:`fetch` or for another process.
         """
         asked = getattr(self._actors[worker], method)
         reference, *rest = asked.options(num_returns=2).remote(*arguments) if apart else (asked.remote(*arguments),)
@@ -293,15 +292,15 @@ class Workers:
         self._asked[reference] = _Asked(worker, method, time.monotonic(), patience, tuple(rest))
 
     def waiting_for(self, worker: int) -> int:
-        """How many answers of one of them are to come."""
+        """Returns the number of pending answers of a process."""
         return sum(asked.worker == worker and asked.is_wanted for asked in self._asked.values())
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
-        """Wait for some: (which of them, method, its result or a :class:`Failure`). Those of one come in the order in
-        which it was asked. One that is gone is reported once, whatever else it was asked.
+        """Wait for answers: (worker, method, its result or a :class:`Failure`). Answers of one process are in the order
+        of its requests. A dead process is reported once, however many requests it had.
 
         Args:
-            wait: ``False``: only those that are there.
+            wait: ``False``: return only those that are ready.
         """
         found: list[tuple[int, str, Any]] = []
         while not found and any(asked.is_wanted for asked in self._asked.values()):
@@ -326,10 +325,10 @@ class Workers:
         return found
 
     def disown(self, again: Iterable[int] = ()) -> None:
-        """Let processes do what they were asked for so far, and report no answer to it.
+        """Let processes finish their pending requests, and discard the answers.
 
         Args:
-            again: those that have yet to begin, which are asked again for what all were asked first.
+            again: processes that have yet to begin, which get the first request again.
         """
         for asked in self._asked.values():
             asked.is_wanted = False
@@ -343,7 +342,7 @@ class Workers:
         return bool(ready)
 
     def _in_order(self, ready: Sequence[Any]) -> list[Any]:
-        """Those of what is ready before which nothing else was asked of the same process that is not."""
+        """Returns the ready answers without an unready one before them from the same process."""
         here, found, behind = set(ready), [], set()
         for reference, asked in self._asked.items():
             if reference in here and asked.worker not in behind:
@@ -381,13 +380,13 @@ class Workers:
         return found
 
     def ask_all(self, method: str, *arguments: Sequence[Any]) -> list[Any]:
-        """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
+        """Returns all processes' answers, in order: the i-th gets the i-th of each of the arguments."""
         for worker in range(len(self)):
             self.ask(worker, method, *(each[worker] for each in arguments))
         return self.gather(method)
 
     def gather(self, method: str) -> list[Any]:
-        """What all of them answer to this, in order, for which each was asked once."""
+        """Returns all processes' answers, in order, to a method that was requested of each once."""
         results: dict[int, Any] = {}
         while len(results) < len(self):
             for worker, asked, result in self.answers():
@@ -396,8 +395,8 @@ class Workers:
         return [results[worker] for worker in range(len(self))]
 
     def _forget(self, worker: int) -> None:
-        """Nothing that one of them was asked is answered any more. What it has raised already is looked at: Ray prints
-        errors that no program has seen."""
+        """Drop the pending requests of a process. Errors that it has raised already are read: Ray prints errors that no
+        program has read."""
         dropped = [one for one, asked in self._asked.items() if asked.worker == worker]
         if dropped and ray().is_initialized():
             for reference in ray().wait(dropped, num_returns=len(dropped), timeout=0)[0]:
@@ -406,14 +405,14 @@ class Workers:
             del self._asked[reference]
 
     def end(self, worker: int) -> None:
-        """End one of them, whatever it is doing; nothing that it was asked is answered any more."""
+        """End a process, whatever it is doing, and drop its pending requests."""
         self._forget(worker)
         if ray().is_initialized():  # if not, all processes have ended with it
-            with contextlib.suppress(Exception):  # it is gone
+            with contextlib.suppress(Exception):  # it has ended already
                 ray().kill(self._actors[worker], no_restart=True)
 
     def renew(self, worker: int) -> None:
-        """Put a new one in the place of one that is gone."""
+        """Replace a process that has ended."""
         self.end(worker)
         self.restarts += 1
         self._actors[worker] = self._made(worker)
@@ -422,18 +421,18 @@ class Workers:
             self.ask(worker, self._first[0], within=self._first[1])
 
     def leaving(self) -> list[int]:
-        """Those on nodes that are about to go, as Ray has been told; none where it was asked a moment ago."""
+        """Returns the processes on nodes that are being drained; none if Ray was asked a moment ago."""
         if _SESSION.is_own_machine or time.monotonic() < self._looked + BETWEEN_LOOKS:
             return []
         self._looked = time.monotonic()
         return on_leaving_nodes(ray(), self._actors)
 
     def replace(self, worker: int, failure: Failure, name: str, loss: str) -> None:
-        """Put a new one in the place of one that has failed, at once or when :meth:`renew_due` is called, and warn of
-        its loss, which is a sentence; as far as :class:`Tolerance` says.
+        """Replace a process that has failed, at once or when :meth:`renew_due` is called, within the limits of
+        :class:`Tolerance`; the warning ends with the sentence ``loss``.
 
         Raises:
-            Exception: what one has raised that is not gone.
+            Exception: the error of a process that has not died.
             RuntimeError: it is not replaced.
         """
         limits, self.failures = self.tolerance, self.failures + 1

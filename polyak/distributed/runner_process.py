@@ -1,4 +1,4 @@
-"""A runner with environments and an actor of its own, as another process holds it. It does not know how it is reached.
+"""A runner with its own environments and actor, as it exists in another process. It does not depend on the transport.
 
 Shapes: T steps of N environments.
 """
@@ -9,6 +9,8 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from operator import itemgetter
 from socket import gethostname
 from typing import Any, NamedTuple
 
@@ -31,6 +33,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import find_masks
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.wrappers.layers import above_normalisation, check_one_normaliser, turned_images
+from polyak.experience.frames import Compression, as_sent
 from polyak.experience.record import Experience
 from polyak.experience.step import Step
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
@@ -41,31 +44,31 @@ SEEDS_APART = 1000
 
 
 class Described(NamedTuple):
-    """What must be known of a runner's environments."""
+    """Description of a runner's environments."""
 
     num_envs: int
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
     turned: list[str | None]
-    """Keys of the images whose channels were last; ``None`` of an observation that is one."""
+    """Keys of the images whose channels were last; ``None`` for an observation that is an image."""
 
 
 class Normalising(NamedTuple):
-    """How environments are to be normalised, as the model's ``VecNormalize`` does it."""
+    """The normalisation of environments, by the model's ``VecNormalize``."""
 
     settings: dict[str, Any]
-    """Its arguments by name."""
+    """Its arguments, by name."""
     moments: Moments
     """Its statistics."""
 
 
 class Order(NamedTuple):
-    """What a runner is to collect."""
+    """A request to collect steps."""
 
     steps: int
     """T"""
     made: int
-    """Environment steps that all runners have made so far, by which exploration goes."""
+    """Environment steps that all runners have made so far, by which exploration schedules advance."""
     epsilon: Sequence[float]
     """[T] probability of a random action at each step, where exploration has one; after the last one it stays."""
     stride: int
@@ -77,15 +80,17 @@ class Order(NamedTuple):
     streams: Any = None
     """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
     wanted: Any = None
-    """How long collections are, which begin at any step: the runner counts; ``None``: :attr:`begins` says it."""
+    """Length of collections that begin at any step, which the runner counts; ``None``: :attr:`begins` marks them."""
     apart: bool = False
-    """Whether a :class:`Heading` comes, and the steps apart from it."""
+    """Whether a :class:`Heading` is sent at once, and the steps separately."""
     tells_last: bool = False
     """Whether the heading says what there is after the last step."""
+    compression: Compression | None = None
+    """Of images on their way."""
 
 
 class Ends(NamedTuple):
-    """What the rows of a step in which episodes ended led to."""
+    """The successors of the rows in which episodes ended, at one step."""
 
     step: int
     rows: np.ndarray
@@ -99,12 +104,12 @@ class Ends(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """T steps of one runner."""
+    """T steps of one runner. In a pickle each frame of stacked images is kept once."""
 
     columns: Experience
-    """[T, N, ...] ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
-    ``episode_starts``, unless actions are composed ``env_actions``, and those of
-    :attr:`~polyak.experience.step.Step.extras`, whose names begin with :data:`EXTRA` here."""
+    """[T, N, ...] ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``, ``episode_starts``,
+    ``env_actions`` unless actions are composed, and :attr:`~polyak.experience.step.Step.extras`, whose names begin with
+    :data:`EXTRA` here."""
     env_actions: list[list[Any]] | None
     """[T][N] of a Dict or Tuple space."""
     ends: list[Ends]
@@ -117,11 +122,20 @@ class Chunk(NamedTuple):
     memory: dict[str, np.ndarray]
     """Name -> [N, ...] the recurrent state then."""
     report: Report | None = None
-    """What the runner says of the statistics by which it normalises, if it does."""
+    """The runner's report of the statistics by which it normalises, if it does."""
     streams: Any = None
     """Random numbers to continue from, if the order brought some."""
     dropped: int = 0
     """Environment steps that it leaves out."""
+    compression: Compression | None = None
+    """Of images in a pickle."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sends = partial(as_sent, after=[(end.step, end.rows) for end in self.ends], compression=self.compression)
+        sent = mapped(lambda seen, *others: sends(seen, others), self.seen, *[end.successors for end in self.ends])
+        seen, *others = (mapped(itemgetter(number), sent) for number in range(1 + len(self.ends)))
+        ends = [end._replace(successors=each) for end, each in zip(self.ends, others, strict=True)]
+        return Chunk, tuple(self._replace(seen=seen, ends=ends))
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -140,22 +154,22 @@ class Chunk(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """What is to be known of a :class:`Chunk` whose rows stay where they are until somebody learns from them."""
+    """Summary of a :class:`Chunk` whose rows stay in their process until a learner reads them."""
 
     steps: int
     """T"""
     ends: list[Ends]
-    """With episodes alone."""
+    """The ends of episodes, with their statistics alone."""
     report: Report | None
     streams: Any
     last: Chunk | None
-    """What there is after the last step, as a chunk of no steps; ``None``: it was not asked for."""
+    """The state after the last step, as a chunk of no steps; ``None`` if it was not requested."""
     dones: np.ndarray
     """[N] whether the last step ended an episode."""
 
     @classmethod
     def of(cls, chunk: Chunk, tells_last: bool) -> Heading:
-        """That of a chunk."""
+        """Returns the heading of a chunk."""
         ends = [Ends(end.step, end.rows, None, {}, end.episodes) for end in chunk.ends]
         seen = mapped(lambda part: part[-1:].copy(), chunk.seen)
         last = Chunk(Experience({}), None, [], [], seen, chunk.allowed, chunk.memory) if tells_last else None
@@ -163,22 +177,21 @@ class Heading(NamedTuple):
 
 
 class RunnerProcess:
-    """Collects with the weights that it is given.
+    """Collects experience with given weights.
 
-    It has random streams of its own, also in a process that it shares with others: what is drawn here changes nothing
-    there.
+    It has its own random streams, also in a shared process: its draws do not affect the others.
 
     Args:
         make_env: the registered name of an environment, or a function that makes one, or a vector of them, perhaps
-            pickled. A function that has an argument is given ``index``.
-        index: which of the runners, from 0.
-        seed: of the model; ``None``: none.
-        alone: it has the process for itself, and one thread.
-        limit: seconds within which environments answer to a step, reset or question; ``None``: any number.
+            pickled. A function with an argument gets ``index``.
+        index: number of the runner, from 0.
+        seed: seed of the model; ``None``: none.
+        alone: whether it has its own process, with one thread.
+        limit: seconds that a step, reset or call of the environments may take; ``None``: unlimited.
 
     Raises:
-        ValueError: there is more than one ``VecNormalize`` in what was made, or a wrapper around it that changes what
-            it has normalised.
+        ValueError: the environments have more than one ``VecNormalize``, or a wrapper around it that changes its
+            results.
     """
 
     def __init__(self, make_env: Any, index: int, seed: int | None, alone: bool, limit: float | None = None) -> None:
@@ -191,7 +204,7 @@ class RunnerProcess:
         self.index = index
         self.runner: Runner | None = None
         self._series: Series | None = None
-        """The collection that is under way, where orders do not say when one begins."""
+        """The running collection, if orders do not mark where one begins."""
         self._streams: Any = None
         self._alone = alone
         self._watch = None if limit is None else HangWatch(limit, f"runner {index + 1}")
@@ -202,7 +215,7 @@ class RunnerProcess:
                 self._seed(seed)
 
     def _use(self, env: VecEnv, raw: bool) -> None:
-        """Step these: what was made, perhaps under the model's normaliser. ``raw``: see ``FromVecEnv``."""
+        """Step these environments, perhaps with the model's normaliser. ``raw``: see ``FromVecEnv``."""
         self.env, self.normalizer = env, unwrap_vec_normalize(env)
         self.rows, self._kind = FromVecEnv(env, raw), (raw, type(self.normalizer))
         if self.normalizer is not None:
@@ -210,12 +223,12 @@ class RunnerProcess:
 
     @contextmanager
     def _at_work(self, doing: str) -> Iterator[None]:
-        """While the block runs, the generators of the process are in the states that this runner left them in. In a
-        process of its own they stay so.
+        """While the block runs, the random generators of the process are in this runner's states; afterwards a shared
+        process gets its own back.
 
         Raises:
             EnvTimeoutError: environments take longer than the limit.
-            RuntimeError: in a process of its own, what would end that: ``KeyboardInterrupt``, ``SystemExit``.
+            RuntimeError: in its own process, in place of ``KeyboardInterrupt`` or ``SystemExit``, which would end it.
         """
         before = None if self._alone else rng_state()
         if self._streams is not None:
@@ -238,12 +251,13 @@ class RunnerProcess:
         return rng_state() if self._streams is None else self._streams
 
     def describe(self) -> tuple[RunnerPlace, Described]:
-        """Where it is, and its environments."""
+        """Returns the runner's place, and a description of its environments."""
         env, place = self.env, RunnerPlace(os.getpid(), own_node() if self._alone else gethostname())
         return place, Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
     def normalizer_made(self) -> bytes | None:
-        """The ``VecNormalize`` in what was made, pickled without its environments."""
+        """Returns the ``VecNormalize`` of the environments that were made, pickled without them; ``None`` if there is
+        none."""
         found = unwrap_vec_normalize(self.made)
         return None if found is None else cloudpickle.dumps(found)
 
@@ -270,13 +284,13 @@ class RunnerProcess:
         return list({id(part.random.space): part.random.space for part in parts if hasattr(part, "random")}.values())
 
     def take_actor(self, pickled: bytes, uses_masks: bool) -> None:
-        """Act with this policy, explore in this way.
+        """Use this policy and exploration from now on.
 
         Args:
-            pickled: policy, exploration by name, whether actions are the likeliest ones, the numbers that exploration
-                goes by, the model's ``VecNormalize`` (``None``: none), and whether experience is stored as it was
-                before that.
-            uses_masks: whether the policy is to know which choices are allowed.
+            pickled: policy, exploration by name, whether actions are deterministic, the progress that exploration
+                depends on, the model's ``VecNormalize`` (``None``: none), and whether experience is stored as it was
+                before normalisation.
+            uses_masks: whether the policy gets action masks.
         """
         policy, exploration, deterministic, self.progress, normalizer, raw = cloudpickle.loads(pickled)
         self.uses_masks, self._series = uses_masks, None
@@ -307,8 +321,8 @@ class RunnerProcess:
             take_moments(self.normalizer, how.moments)
 
     def reset(self, normalising: Normalising | None) -> tuple[Any, np.ndarray | None]:
-        """Begin new episodes. -> observations [N, ...] as experience keeps them, and which choices are allowed [N, M],
-        if anything says so"""
+        """Begins new episodes; returns observations [N, ...] as experience stores them, and masks [N, M], if there are
+        any."""
         assert self.runner is not None
         self._normalise(normalising)
         self._series = None
@@ -332,11 +346,12 @@ class RunnerProcess:
             actor.begin(self.rows.num_envs, order.begins)
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
-        chunk = chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
+        streams = None if order.streams is None else self._drawn
+        chunk = chunk._replace(report=report, streams=streams, compression=order.compression)
         return (Heading.of(chunk, order.tells_last), chunk) if order.apart else chunk
 
     def _follow(self, order: Order, number: int) -> None:
-        """Let exploration know that so many steps of an order are made."""
+        """Advance exploration to the state after ``number`` steps of an order."""
         if self._watch is not None:
             self._watch.restart()
         self.progress.steps = order.made + number * order.stride
@@ -356,17 +371,18 @@ class RunnerProcess:
             chunk.add(step, runner.actor.memory)
         return chunk.done(runner.stored_obs, runner.allowed, runner.actor.memory)
 
-    # -- what a model asks of its environments -------------------------------------------------------------------------
+    # -- calls of the model to its environments
+    # ----------------------------------------------------------------------------
 
     def ask_env(self, method: str, indices: list[int], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """What a method of the vectorised environment returns: ``get_attr``, ``env_method`` and their like."""
+        """Returns the result of a method of the vectorised environment: ``get_attr``, ``env_method`` and their like."""
         with self._at_work(f"{method}()"):
             return getattr(self.env, method)(*arguments, indices=indices, **named)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All that decides what it collects next, as plain data."""
+        """Returns everything that determines the next steps, as plain data."""
         assert self.runner is not None
         values, arrays = self._drawn
         with self._at_work("get_state()"):
@@ -382,7 +398,7 @@ class RunnerProcess:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what :meth:`state` returned."""
+        """Restore a state that :meth:`state` returned."""
         assert self.runner is not None
         allowed = state["runner"].get("allowed")
         with self._at_work("set_state()"):
@@ -411,7 +427,7 @@ def seed_of_runner(seed: int, index: int) -> int:
 
 
 def _made(recipe: Any, index: int) -> Any:
-    """What a recipe makes for one of the runners; a name is returned as it is."""
+    """Returns the environments that a recipe makes for one of the runners; a name is returned as it is."""
     if isinstance(recipe, str):
         return recipe
     parameters = inspect.signature(recipe).parameters.values()
@@ -420,8 +436,8 @@ def _made(recipe: Any, index: int) -> Any:
 
 
 def _check_normalised_last(env: VecEnv) -> None:
-    """Refuse wrappers that change what ``VecNormalize`` has normalised: a model whose environments are elsewhere knows
-    its statistics alone."""
+    """Refuse wrappers that change the results of ``VecNormalize``: a model with remote environments has its statistics
+    alone."""
     check_one_normaliser(env)
     normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
     if normalizer is None:
@@ -449,7 +465,7 @@ class ChunkOfSteps:
         self.infos: list[Any] = []
 
     def add(self, step: Step, memory: Mapping[str, torch.Tensor] | None) -> None:
-        """One more; ``memory``: the recurrent state after it."""
+        """Add a step; ``memory``: the recurrent state after it."""
         row = {
             "actions": step.actions,
             "rewards": step.rewards,
@@ -486,8 +502,8 @@ class ChunkOfSteps:
     def done(
         self, observations: Any, allowed: np.ndarray | None, memory: Mapping[str, torch.Tensor] | None = None
     ) -> Chunk:
-        """With what there is after the last step: observations to act on next, as experience keeps them, which choices
-        are allowed then, and the recurrent state."""
+        """Returns the chunk, given the state after the last step: the next observations as experience stores them,
+        their masks, and the recurrent state."""
         after = {name: part.numpy(force=True).copy() for name, part in (memory or {}).items()}
         assign(self.seen, self.made, observations)
         columns = Experience(self.columns)

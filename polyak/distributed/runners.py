@@ -1,9 +1,9 @@
-"""Runners elsewhere as one: environments that they step, and a collector that hands out their steps as a runner would.
+"""Remote runners as one: their environments, and a collector that returns their steps as a local runner does.
 
-Each runner makes the steps of a whole collection with the newest weights, and sends them as columns. They are handed
-out row by row, so that what collects, stores and learns is the same code as with environments in this process.
+Each runner makes the steps of a whole collection with the newest weights, and sends them as columns. They are returned
+row by row, so that collecting, storing and learning use the same code as with local environments.
 
-Shapes: T steps of N environments, those of all runners side by side.
+Shapes: T steps of N environments, all runners' side by side.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
+from polyak.experience.frames import Compression, lz4
 from polyak.experience.record import Experience
 from polyak.experience.step import NO_EXTRAS, Observations, Step
 from polyak.hyperparameters.declaration import Positive, fitted, require
@@ -52,20 +53,20 @@ from polyak.seeding import derived_seed, rng_state, set_rng_state
 from polyak.warning import warn_user
 
 Transport = Literal["ray", "local"]
-"""How runners are reached: in processes on Ray, or in this process."""
+"""The transport to runners: processes on Ray, or objects in this process."""
 
 
 TIMEOUT = 60.0
 """Seconds that environments have for a step, a reset or a question."""
 MOST_IN_A_ROW = 10
-"""Runners that may be lost, besides each of them once, before one has sent anything again."""
+"""Number of runners that may be lost, besides each of them once, before one has sent results again."""
 QUESTIONS = ("apply", "ask_env")
-"""What is the program's own fault if it raises something."""
+"""Methods whose errors are caused by the user's program."""
 
 
 @dataclass(eq=False)
 class _Wanted:
-    """What is wanted for a block of environments, those of one runner."""
+    """A request to one block of environments, those of one runner."""
 
     block: int
     method: str
@@ -73,19 +74,19 @@ class _Wanted:
     apart: bool = False
     """See :meth:`~polyak.distributed.ray_workers.Workers.ask`."""
     maker: int | None = None
-    """Which runner was asked; ``None``: there is none."""
+    """The runner that got the request; ``None`` if there is none yet."""
 
 
 class RemoteEnvs(VecEnv):
-    """Environments that runners make and step, as a model sees them.
+    """Environments that runners make and step, as one VecEnv for the model.
 
-    A runner that is lost is replaced. Until then the others make its part of what is collected, as they do for those
-    that there is no room for yet. One whose node goes with notice finishes what it was asked for, and is moved.
+    A runner that is lost is replaced. Until then the others collect its share, as they do for runners without room. A
+    runner on a draining node finishes its requests, and is moved.
 
     Args:
         env: the registered name of an environment, or a function that makes one, or a vector of them; each runner makes
-            its own. A function that has an argument is given the number of the runner, from 0.
-        n_runners: how many runners; (min, max): as many of these as a cluster has room for at a time.
+            its own. A function with an argument gets the number of the runner, from 0.
+        n_runners: number of runners; (min, max): as many as the cluster currently has room for.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
         seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
         placement: of runners on Ray.
@@ -96,10 +97,11 @@ class RemoteEnvs(VecEnv):
             is replaced. ``None`` waits for ever.
         restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
         as_one: show all as one environment, whose steps come one after another.
+        compression: of images on their way from runners.
 
     Raises:
         ValueError: ``env`` is an environment, which cannot be in several processes, ``timeout`` is no time, or a
-            placement group is to be of (min, max).
+            placement group is combined with (min, max).
         ImportError: ``polyak[scale]`` is missing.
     """
 
@@ -116,17 +118,20 @@ class RemoteEnvs(VecEnv):
         timeout: float | None = TIMEOUT,
         restarts: int = MOST_RESTARTS,
         as_one: bool = False,
+        compression: Compression | None = None,
     ) -> None:
+        if compression is not None:
+            lz4()
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
         least, most = (n_runners, n_runners) if isinstance(n_runners, int) else n_runners
         if workers is None:
             workers = _runners(env, (least, most), transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, most
-        self.integrity, self.traffic = Integrity(), Traffic(most)
+        self.integrity, self.traffic, self.compression = Integrity(), Traffic(most), compression
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
-        """Runners that were lost, whose places others have not taken yet, that there was no room for yet, or that are
-        asked for nothing more, as their nodes are about to go."""
+        """Runners that were lost and not replaced yet, that have no room yet, or that get no more requests because
+        their nodes are being drained."""
         self._going: set[int] = set()
         """The last of these, until they have answered."""
         self.renewed: set[int] = set()
@@ -134,7 +139,7 @@ class RemoteEnvs(VecEnv):
         self._makers, self.generation = list(range(self.n_runners)), [0] * self.n_runners
         self._pending: list[_Wanted] = []
         self.made_by: list[tuple[int, int]] = []
-        """Which runner gave the latest answer for each block of environments, and which in its place it was."""
+        """The runner that gave the latest answer for each block of environments, and its count of replacements."""
         self._early: list[tuple[int, str, Any]] = []
         self._normalized: VecEnv | None = None
         self.on_absence: Callable[[int], None] = lambda worker: None
@@ -152,7 +157,7 @@ class RemoteEnvs(VecEnv):
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
         self.places = [RunnerPlace(0, "")] * self.n_runners
-        """Where each runner is; process 0: there was none yet."""
+        """The place of each runner; process 0: it has not begun yet."""
         self._described: Described = next(iter(found.values()))[1]
         for worker, said in found.items():
             self._introduce(worker, said)
@@ -164,7 +169,7 @@ class RemoteEnvs(VecEnv):
         super().__init__(number, first.observation_space, first.action_space)
 
     def _introduce(self, worker: int, said: tuple[RunnerPlace, Described]) -> None:
-        """Take in what a runner says of its process and its environments, which must be those of all."""
+        """Record a runner's description of its process and environments, which must equal the others'."""
         self.places[worker], described = said
         if described != self._described:
             self.workers.stop()
@@ -175,7 +180,7 @@ class RemoteEnvs(VecEnv):
 
     @property
     def processes(self) -> list[int]:
-        """Of the runners."""
+        """Process ids of the runners."""
         return [place.process for place in self.places]
 
     @whole
@@ -192,20 +197,21 @@ class RemoteEnvs(VecEnv):
                 self._normalized = normalizer
         return self._normalized
 
-    # -- asking runners ------------------------------------------------------------------------------------------------
+    # -- requests to runners
+    # -----------------------------------------------------------------------------------------------
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """What each runner answers to the same question."""
+        """Returns each runner's answer to the same request."""
         return self.ask_each(method, [arguments] * self.n_runners)
 
     def ask_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What each runner answers, asked with its own arguments."""
+        """Returns each runner's answer to a request with its own arguments."""
         with self.integrity.changing():
             self.send(method, arguments)
             return self.gather(method)
 
     def send(self, method: str, arguments: Sequence[tuple[Any, ...]], apart: bool = False) -> None:
-        """Ask for each block of environments the runner that makes its steps."""
+        """Send a request for each block of environments to the runner that makes its steps."""
         with self.integrity.changing():
             for block, own in enumerate(arguments):
                 self._send(_Wanted(block, method, own, apart))
@@ -218,7 +224,7 @@ class RemoteEnvs(VecEnv):
             self.workers.ask(asked.maker, asked.method, *asked.arguments, apart=asked.apart)
 
     def gather(self, method: str) -> list[Any]:
-        """The answers for all blocks to what was sent. Where a runner was lost, another one is asked."""
+        """Returns the answers for all blocks to a sent request. Requests to a lost runner go to another one."""
         found: dict[int, Any] = {}
         others: list[tuple[int, str, Any]] = []
         makers: dict[int, tuple[int, int]] = {}
@@ -246,7 +252,7 @@ class RemoteEnvs(VecEnv):
         return any(one.method == method for one in self._pending)
 
     def _send_again(self, worker: int) -> None:
-        """What a runner that is lost was asked, and what no runner has been asked yet."""
+        """Repeat the requests to a lost runner, and those that no runner has got yet."""
         lost = (None, worker) if worker in self.absent else (None,)
         again = [one for one in self._pending if one.maker in lost]
         self._pending = [one for one in self._pending if one not in again]
@@ -254,12 +260,12 @@ class RemoteEnvs(VecEnv):
             self._send(one)
 
     def recover(self) -> None:
-        """Drop all requests if an exception has come between one of them and its answer."""
+        """Drop all requests if an exception has interrupted one of them."""
         if self.integrity.broken:
             self.drop_requests()
 
     def drop_requests(self) -> None:
-        """Let runners do what they were asked for, and drop the answers."""
+        """Let runners finish their requests, and drop the answers."""
         self.integrity.broken = True
         self.workers.disown(self.absent - self._going)
         self._pending, self._early = [], []
@@ -268,16 +274,16 @@ class RemoteEnvs(VecEnv):
         self.integrity.broken = False
 
     def ask_present(self, method: str, *arguments: Any) -> list[Any]:
-        """What each runner answers that is not lost."""
+        """Returns the answer of each runner that is not lost."""
         present = set(range(self.n_runners)) - self.absent
         found = self._ask_some(method, dict.fromkeys(present, arguments))
         return [found[worker] for worker in sorted(found)]
 
     def _ask_some(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """What some runners answer, though they may be making steps meanwhile; those that are lost are left out.
+        """Returns the answers of some runners, which may be collecting meanwhile; lost ones are left out.
 
         Raises:
-            Exception: what the first of them has raised, once all have answered.
+            Exception: the first error among the answers, after all have answered.
         """
         self.recover()
         found: dict[int, Any] = {}
@@ -326,8 +332,8 @@ class RemoteEnvs(VecEnv):
         return found
 
     def _move(self) -> None:
-        """Ask runners whose nodes are about to go for nothing more, unless there is no other, and put others in their
-        places when they have answered."""
+        """Send no more requests to runners on draining nodes, unless there is no other, and replace them when they have
+        answered."""
         for worker in self.workers.leaving():
             if worker not in self.absent and len(self.absent) + 1 < self.n_runners:
                 warn_user(
@@ -360,18 +366,19 @@ class RemoteEnvs(VecEnv):
         self._send_again(worker)
 
     def newly_renewed(self) -> list[int]:
-        """Runners that have taken the places of others since this was asked last."""
+        """Returns the runners that were replaced since the last call."""
         found, self.renewed = sorted(self.renewed), set()
         return found
 
     def _share_out(self) -> None:
-        """Let the steps of environments whose runner is lost be made by another, as long as there is one."""
+        """Assign the steps of a lost runner's environments to another, if there is one."""
         here = [worker for worker in range(self.n_runners) if worker not in self.absent] or [0]
         self._makers = list(range(self.n_runners))
         for number, block in enumerate(sorted(self.absent)):
             self._makers[block] = here[number % len(here)]
 
-    # -- what a model asks of its environments -------------------------------------------------------------------------
+    # -- calls of the model to its environments
+    # ----------------------------------------------------------------------------
 
     @whole
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -409,7 +416,7 @@ class RemoteEnvs(VecEnv):
         return self._each("env_is_wrapped", indices, wrapper_class)
 
     def _each(self, method: str, indices: Any, *arguments: Any, **named: Any) -> list[Any]:
-        """Ask the runners of some environments, in the order of ``indices``."""
+        """Calls a method of some environments through their runners, in the order of ``indices``."""
         wanted = list(self._get_indices(indices))
         found: dict[int, Any] = {}
         for block in sorted({index // self.per_runner for index in wanted}):
@@ -419,7 +426,7 @@ class RemoteEnvs(VecEnv):
         return [found[index] for index in wanted]
 
     def _ask_env(self, block: int, *question: Any) -> Any:
-        """What the environments of one block answer."""
+        """Returns the answer of the environments of one block."""
         worker = self._makers[block]
         found = self._ask_some("ask_env", {worker: question})
         if worker not in found:
@@ -489,7 +496,7 @@ class RemoteActor(Actor):
 
     is_new, begins = True, True
     _next: Mapping[str, Exploration] | None = None
-    """How to explore from the next series of steps on, if that differs."""
+    """The exploration from the next series of steps on, if it changes."""
 
     def adopt(self, policy: Policy) -> None:
         super().adopt(policy)
@@ -509,32 +516,32 @@ class RemoteActor(Actor):
             self.explore(self._next)
 
     def prepare(self, observations: Observations) -> None:
-        """Nothing: it does not act here."""
+        """Does nothing: this actor does not act in this process."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Nothing: runners have what there is to know."""
+        """Returns nothing: runners hold the state."""
         return {}
 
 
 class Received(NamedTuple):
-    """What all runners have made of one request."""
+    """The results of all runners for one request."""
 
     chunks: list[Chunk]
     continues: bool
-    """Whether all of it continues the episodes of what was made before."""
+    """Whether all of them continue the episodes of the previous results."""
     headings: Sequence[Heading] = ()
-    """Of chunks whose rows are elsewhere; ``chunks`` are references then."""
+    """Headings of chunks whose rows are in other processes; ``chunks`` are references then."""
     weights: Any = None
-    """With which these were made, as they were sent."""
+    """The weights that acted, as they were sent."""
 
     @property
     def steps(self) -> int:
-        """Of each environment."""
+        """Steps of each environment."""
         return self.headings[0].steps if self.headings else len(self.chunks[0].infos)
 
 
 class _Ages(NamedTuple):
-    """Rows, and how many updates there had been when they were asked for, and when they came."""
+    """A number of rows, with the counts of updates when they were requested and when they arrived."""
 
     rows: int
     asked: int
@@ -542,25 +549,24 @@ class _Ages(NamedTuple):
 
 
 class RunnerGroup:
-    """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
+    """Remote runners, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
 
-    Where a ``VecNormalize`` stands around their environments, each runner normalises by the statistics that came with
-    its last order, and by what it has seen since. With the steps it sends the statistics of what it has seen since it
-    did so last. These are merged here, in the order of runners, and sent with the next order, as the settings are.
+    If their environments have a ``VecNormalize``, each runner normalises by the statistics in its last order, updated
+    by its own steps since. It sends the statistics of its new samples with its steps. These are merged here, in the
+    order of runners, and sent with the next order, together with the settings.
 
     Args:
         env: their environments, perhaps under a ``VecNormalize``.
-        actor: what they act with.
-        numbers: that exploration goes by.
-        split: where to add up how long collecting takes.
-        uses_masks: whether the policy is to know which choices are allowed.
-        raw: hand out observations and rewards as they were before ``VecNormalize``, but for ``new_obs``.
-        in_advance: steps of one request, at least, where runners make those of the next request while the caller is
-            handed out those of the last; they act by weights that are at most twice as many steps old. 0: they are
-            asked for what is wanted when it is wanted.
+        actor: the actor whose policy they use.
+        numbers: the progress that exploration depends on.
+        split: accumulates the time of collecting.
+        uses_masks: whether the policy gets action masks.
+        raw: return observations and rewards as they were before ``VecNormalize``, except for ``new_obs``.
+        in_advance: least steps of a request, if runners make the steps of the next request while the caller reads the
+            last ones; their weights are at most twice as many steps old. 0: steps are requested when they are needed.
 
     Raises:
-        ValueError: ``env`` does not normalise as what the runners have made does.
+        ValueError: the normalisation of ``env`` differs from that of the runners' environments.
     """
 
     def __init__(
@@ -584,7 +590,7 @@ class RunnerGroup:
         self._normalizer = env if isinstance(env, VecNormalize) else None
         self.share_statistics()
         self.shares_streams = False
-        """Whether the one runner draws from the random numbers of this process, and so does what would be done here."""
+        """Whether the single runner draws from the random streams of this process, as a local one would."""
         self._raw = raw and self._normalizer is not None
         self.uses_masks, self.steps, self.in_advance = uses_masks, 0, in_advance
         self.original_obs: Observations | None = None
@@ -594,7 +600,7 @@ class RunnerGroup:
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
         self.updates: Callable[[], int] = lambda: 0
-        """How many updates the weights have had, of which each request takes the newest."""
+        """Returns the number of updates of the weights; each request takes the newest weights."""
         self._asked_at: int | None = None
         self._ages: _Ages | None = None
         self._planned, self._wanted = 1, cast(Any, None)
@@ -603,7 +609,7 @@ class RunnerGroup:
         self._chunk: Chunk | None = None
         self._row = 0
         self.apart = False
-        """Whether the rows of what is asked for from now on stay where they are made."""
+        """Whether the rows of future requests stay in their processes."""
         self._sent_weights: Any = None
         self.epsilon_after: Callable[[int], float] | None = None
         """The probability of a random action after so many environment steps; ``None``: it stays while they collect."""
@@ -615,13 +621,13 @@ class RunnerGroup:
 
     @property
     def obs(self) -> Observations | None:
-        """[N, ...] what is acted on next; ``None`` before the first reset, and after an exception has come between
-        runners and their answers: new episodes begin then."""
+        """[N, ...] the next observations to act on; ``None`` before the first reset, and after an exception has
+        interrupted a request: new episodes begin then."""
         return None if self.env.integrity.broken else self._obs
 
     @property
     def is_ahead(self) -> bool:
-        """Whether runners are making the next steps, which :meth:`ahead` has asked for."""
+        """Whether runners are making the next steps, which :meth:`ahead` has requested."""
         return self.obs is not None and not self.in_advance and self.env.is_asked("collect")
 
     def _dropped(self) -> None:
@@ -632,10 +638,10 @@ class RunnerGroup:
         self.on_loss()
 
     def _lost(self, worker: int) -> None:
-        """Nothing: what a runner was asked for is asked of another."""
+        """Does nothing: requests to a lost runner go to another."""
 
     def _renewed(self, worker: int) -> None:
-        """Give a runner that has taken the place of another what it needs."""
+        """Send a replaced runner its seed, policy and statistics."""
         workers = self.env.workers
         workers.ask(worker, "seed", derived_seed(self.steps, worker, workers.restarts))
         workers.ask(worker, "take_actor", self._sent, self.uses_masks)
@@ -643,15 +649,15 @@ class RunnerGroup:
 
     @property
     def _is_exact(self) -> bool:
-        """Whether one runner has always been sent all that is known here."""
+        """Whether there is a single runner, whose statistics are exactly those known here."""
         return self.env.n_runners == 1
 
     def share_statistics(self, merges: bool = True, sends: bool = True) -> None:
-        """How the statistics of runners are brought together.
+        """Set how the statistics of runners are combined.
 
         Args:
-            merges: count what each has seen; ``False``: take those of the first.
-            sends: let all continue from the result; ``False``: each from its own.
+            merges: merge the samples of all; ``False``: use the first runner's statistics.
+            sends: let all continue from the result; ``False``: each continues from its own.
         """
         own = self._normalizer
         self._shared = own and SharedStatistics(own, merges and not self._is_exact, sends or self._is_exact)
@@ -661,19 +667,18 @@ class RunnerGroup:
         return None if moments is None else Normalising(settings_of(cast(VecNormalize, self._normalizer)), moments)
 
     def _merge(self, chunks: Sequence[Chunk | Heading]) -> None:
-        """Take in what runners have said of their statistics."""
+        """Merge the statistics that runners have reported."""
         if self._shared is not None:
             self._shared.take([chunk.report for chunk in chunks if chunk.report is not None])
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
     def plan(self, steps: int, wanted: Any = None) -> None:
-        """Let runners make so many steps when they are asked next.
+        """Set the number of steps of the next request.
 
         Args:
-            steps: how many; :attr:`in_advance`, if that is more.
-            wanted: how long the collections are that these belong to, for exploration, which draws its noise at the
-                beginning of each.
+            steps: number of steps; at least :attr:`in_advance`.
+            wanted: length of the collections that they belong to; exploration draws its noise at the beginning of each.
         """
         self._planned, self._wanted = max(steps, self.in_advance, 1), wanted
 
@@ -698,7 +703,7 @@ class RunnerGroup:
         self._chunk, self._row, self._unread, self._ages = None, 0, None, None
 
     def _look_at(self, observations: Observations) -> Observations:
-        """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
+        """Set the next observations to act on, as experience stores them; returns them as the policy reads them."""
         if self._raw:
             assert self._normalizer is not None
             self.original_obs, observations = observations, self._normalizer.normalize_obs(observations)
@@ -726,7 +731,7 @@ class RunnerGroup:
         return self._chunk is None or self._row == len(self._chunk.infos)
 
     def _request(self) -> None:
-        """Ask all runners for the steps that are planned."""
+        """Request the planned steps of all runners."""
         self._send_actor()
         self._sent_weights = self.env.workers.put(flat_weights(self.actor.policy))
         order = self._order(self.actor.begins)._replace(apart=self.apart, tells_last=self.apart)
@@ -734,7 +739,7 @@ class RunnerGroup:
         self.env.send("collect", [(self._sent_weights, order)] * self.env.n_runners, self.apart)
 
     def _received(self) -> Received | None:
-        """What they have made that was not looked at yet, when it is there; ``None``: they were not asked."""
+        """Waits for the runners' results that were not read yet; ``None`` if there is no request."""
         if self._unread is None and self.env.is_asked("collect"):
             with self.env.integrity.changing():
                 found = self.env.gather("collect")
@@ -759,7 +764,9 @@ class RunnerGroup:
         streams = rng_state() if self.shares_streams else None
         wanted = self._wanted if self.in_advance else None
         begins = begins and wanted is None
-        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams, wanted)
+        how = self.env.compression
+        normalising = self._normalising()
+        return Order(self._planned, made, epsilon, stride, begins, normalising, streams, wanted, compression=how)
 
     def step(self) -> Step:
         """The next step of all environments."""
@@ -768,7 +775,7 @@ class RunnerGroup:
         return self._handed_out()
 
     def fetch(self) -> Chunk:
-        """What runners have made of one request, none of which is handed out yet."""
+        """Returns the results of one request, none of which has been returned as a step yet."""
         self.apart = False
         with self._taken() as received:
             chunks = received.chunks
@@ -781,7 +788,7 @@ class RunnerGroup:
 
     @contextmanager
     def _taken(self) -> Iterator[Received]:
-        """What runners have made of one request; within the block it is noted."""
+        """Yields the results of one request; they are recorded within the block."""
         if self.obs is None:
             self.reset()
         with self.env.integrity.changing():
@@ -798,8 +805,8 @@ class RunnerGroup:
             self.on_loss()
 
     def leave(self) -> Received:
-        """What runners have made of one request, as if each step had been handed out. Rows stay where they are, unless
-        they were asked for before."""
+        """Returns the results of one request, as if each step had been returned. Rows stay in their processes, unless
+        they were requested before."""
         self.apart = True
         with self._taken() as received:
             if not received.headings:
@@ -817,8 +824,8 @@ class RunnerGroup:
         return received
 
     def _note_lag(self, steps: int) -> None:
-        """Count how many updates the weights were old that made so many steps, which have come now. Of steps that came
-        in advance, as the mean of the first and the last one: when all are handed out."""
+        """Count the age in updates of the weights that made ``steps`` steps, which have arrived now. Steps made in
+        advance count when all are returned, by the mean of the first and the last one."""
         now, before, rows = self.updates(), self._ages, steps * self.env.num_envs
         self._ages = None if self._asked_at is None else _Ages(rows, self._asked_at, now)
         counted = before if self.in_advance else self._ages
@@ -826,20 +833,20 @@ class RunnerGroup:
             self.env.traffic.note_lag(counted.rows, (counted.came + now) / 2 - counted.asked)
 
     def peek(self, row: int) -> Step:
-        """One of the steps that were fetched; the actor has the recurrent state after it."""
+        """Returns one of the fetched steps; the actor gets the recurrent state after it."""
         assert self._chunk is not None
         step, self.actor.memory, _ = row_of(self._chunk, row, self.actor.codec)
         return step
 
     def pass_over(self) -> None:
-        """Go to the end of what was fetched, as if each step had been handed out."""
+        """Advance to the end of the fetched steps, as if each had been returned."""
         assert self._chunk is not None
         steps = len(self._chunk.infos)
         self.steps, self._row = self.steps + steps - 1, steps - 1
         self._handed_out()
 
     def _together(self, chunks: Sequence[Chunk]) -> Chunk:
-        """What runners have made as steps of all environments."""
+        """Joins the runners' chunks to steps of all environments."""
         return side_by_side(chunks)
 
     def _handed_out(self) -> Step:
@@ -873,7 +880,7 @@ class RunnerGroup:
         yield
 
     def close_thread(self) -> None:
-        """Nothing: runners wait in their processes."""
+        """Does nothing: runners wait in their processes."""
 
     def take_up(self, observations: Observations | None) -> None:
         """Refuse observations from elsewhere.
@@ -903,7 +910,7 @@ class RunnerGroup:
         return columns
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Continue from what :meth:`state` returned; the runners must be in the matching state."""
+        """Restore a state that :meth:`state` returned; the runners must be in the matching state."""
         if not state:
             return
         self.env.recover()
@@ -925,12 +932,13 @@ class RunnerGroup:
 
 
 def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.ndarray | None]:
-    """One of T steps; the recurrent state after it, but for episodes that ended there; which choices are allowed then.
+    """Returns one of T steps, the recurrent state after it (before the resets of episodes that ended), and the masks
+    after it.
 
     Args:
         chunk: the steps.
-        row: which, from 0.
-        codec: of actions, where the chunk does not hold them in the environments' units.
+        row: number of the step, from 0.
+        codec: converts actions, if the chunk does not hold them in the environments' units.
     """
     columns, last = chunk.columns.columns, row + 1 == len(chunk.infos)
     now, then, episodes = _at(chunk.seen, row + 1), None, NO_EXTRAS
@@ -998,12 +1006,12 @@ def chunk_state(chunk: Chunk, first: int = 0) -> dict[str, np.ndarray]:
 
 
 def chunk_from(state: dict[str, np.ndarray], codec: Any, composed: bool) -> Chunk:
-    """The inverse of :func:`chunk_state`.
+    """Builds a chunk from its state: the inverse of :func:`chunk_state`.
 
     Args:
-        state: what it returned.
-        codec: of actions.
-        composed: whether these are values of a Dict or Tuple space.
+        state: a result of :func:`chunk_state`.
+        codec: converts actions.
+        composed: whether actions are values of a Dict or Tuple space.
     """
     rows = under("rows", state)
     names = list(dict.fromkeys(_column_of(name) for name in rows))
@@ -1054,7 +1062,7 @@ def side_by_side(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def in_succession(chunks: Sequence[Chunk]) -> Chunk:
-    """Chunks of as many environments one after another, each of which ends with an episode."""
+    """Joins chunks of the same number of environments one after another, each of which ends with an episode."""
     starts = np.cumsum([0, *(len(chunk.infos) for chunk in chunks)]).tolist()
     seen = [*(mapped(lambda part: part[:-1], chunk.seen) for chunk in chunks)]
     seen.append(mapped(lambda part: part[-1:], chunks[-1].seen))

@@ -1,4 +1,4 @@
-"""Runners elsewhere that each collect by themselves: what one has finished is taken without waiting for the others.
+"""Remote runners that collect independently: the chunk of one is taken without waiting for the others.
 
 Shapes: T steps of N environments of one runner.
 """
@@ -31,7 +31,7 @@ class Published(NamedTuple):
     version: int
     flat: np.ndarray
     sent: Any
-    """What runners are given in their place."""
+    """The weights as they are sent to runners."""
 
 
 class Finished(NamedTuple):
@@ -40,27 +40,27 @@ class Finished(NamedTuple):
     worker: int
     chunk: Chunk | Heading
     version: int
-    """Of the weights that acted."""
+    """The version of the weights that acted."""
     weights: np.ndarray
     """These, as :func:`~polyak.distributed.weights.flat_weights` returned them."""
     apart: tuple[Any, Any] | None = None
-    """Of a heading: references to the chunk and to the weights."""
+    """For a heading: references to the chunk and to the weights."""
 
 
 class SeparateRunners(RunnerGroup):
-    """Runners of which each is asked again without waiting for the others.
+    """Runners that each get the next request without waiting for the others.
 
     Args:
         env: their environments, perhaps under a ``VecNormalize``.
-        actor: what they act with.
-        numbers: that exploration goes by.
-        split: where to add up how long waiting for them takes.
-        uses_masks: whether the policy is to know which choices are allowed.
-        in_turn: take what they finish in their order, and ask one again when what it finished has been learned from:
-            equal seeds give equal numbers. Else what is finished first is taken first, and what has finished is asked
-            again at once.
-        most_waiting: unless ``in_turn``: no runner is asked while so many chunks wait to be taken.
-        in_flight: unless ``in_turn``: how many requests a runner has at a time.
+        actor: the actor whose policy they use.
+        numbers: the progress that exploration depends on.
+        split: accumulates the time of waiting for them.
+        uses_masks: whether the policy gets action masks.
+        in_turn: take chunks in the order of runners, and send a runner its next request when its chunk has been learned
+            from: equal seeds give equal results. Else the first finished chunk is taken first, and its runner gets the
+            next request at once.
+        most_waiting: unless ``in_turn``: no request is sent while this many chunks wait to be taken.
+        in_flight: unless ``in_turn``: number of pending requests of each runner.
     """
 
     def __init__(
@@ -76,21 +76,21 @@ class SeparateRunners(RunnerGroup):
     ) -> None:
         self.in_turn, self.most_waiting, self.in_flight = in_turn, most_waiting, 1 if in_turn else in_flight
         self.in_hand: Finished | None = None
-        """What was taken and is not finished yet."""
+        """The chunk that was taken and is not finished yet."""
         self.row, self.shown = 0, False
-        """The row of it that callbacks are asked about next, and whether they have been asked already."""
+        """The row of it that callbacks get next, and whether they have got it already."""
         self.apart = False
-        """Whether the rows of what is asked for from now on stay where they are made."""
+        """Whether the rows of future requests stay in their processes."""
         self._turn = 0
         self._idle: deque[int] = deque()
         self._waiting: deque[Finished] = deque()
         self._under_way: dict[int, deque[tuple[Published, bool]]] = {}
-        """Runner -> the weights with which it makes what it was asked for, and whether the rows stay there."""
+        """For each runner, the weights of its pending requests, and whether their rows stay in its process."""
         self._published: Published | None = None
         super().__init__(env, actor, numbers, split, uses_masks)
 
     def _begin_idle(self) -> None:
-        """All runners wait to be asked."""
+        """Mark all runners as idle."""
         self._idle = deque([one for one in range(self.env.n_runners) if one not in self.env.absent] * self.in_flight)
 
     @property
@@ -99,18 +99,18 @@ class SeparateRunners(RunnerGroup):
 
     @property
     def rollout_envs(self) -> int:
-        """Environments whose steps make one rollout: those of one runner."""
+        """Number of environments whose steps make one rollout: those of one runner."""
         return self.env.per_runner
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
     def publish(self, version: int, policy: nn.Module) -> None:
-        """Let runners that are asked from now on act with these weights."""
+        """Send these weights with all requests from now on."""
         flat = flat_weights(policy)
         self._published = Published(version, flat, self.env.workers.put(flat))
 
     def take(self) -> Finished:
-        """What is in hand, or else what a runner has finished, as soon as there is something."""
+        """Returns the chunk in hand, or else waits for a finished one."""
         if self.in_hand is None:
             if self.obs is None:
                 self.reset()
@@ -126,13 +126,13 @@ class SeparateRunners(RunnerGroup):
         return self.in_hand
 
     def step_in_hand(self, row: int) -> Step:
-        """One of the steps of what is in hand; the actor has the recurrent state after it."""
+        """Returns one step of the chunk in hand; the actor gets the recurrent state after it."""
         assert self.in_hand is not None
         step, self.actor.memory, _ = row_of(cast(Chunk, self.in_hand_whole().chunk), row, self.actor.codec)
         return step
 
     def in_hand_whole(self) -> Finished:
-        """What is in hand, with its rows."""
+        """Returns the chunk in hand with its rows."""
         assert self.in_hand is not None
         self.in_hand = self._whole(self.in_hand)
         return self.in_hand
@@ -143,8 +143,8 @@ class SeparateRunners(RunnerGroup):
         return finished._replace(chunk=self.env.workers.fetch(finished.apart[0]), apart=None)
 
     def rows_in_hand(self) -> Iterator[tuple[int, bool]]:
-        """The rows of it that are not done with, and whether callbacks are yet to be asked about each. One is done with
-        when the next is wanted."""
+        """Yields the remaining rows of the chunk in hand, and whether callbacks have yet to be called for each. A row
+        is finished when the next one is requested."""
         assert self.in_hand is not None
         while self.row < self.in_hand.chunk.steps:
             is_new, self.shown = not self.shown, True
@@ -152,11 +152,11 @@ class SeparateRunners(RunnerGroup):
             self.row, self.shown = self.row + 1, False
 
     def after_in_hand(self) -> Last:
-        """What there is after its last step; the actor has the recurrent state then."""
+        """Returns the state after its last step; the actor gets the recurrent state then."""
         return last_of(cast(Chunk, self.in_hand_whole().chunk), self.actor)
 
     def finish(self) -> None:
-        """What is in hand has been read."""
+        """Finish the chunk in hand."""
         assert self.in_hand is not None
         worker, chunk, *_ = self.in_hand
         with self.env.integrity.changing():
@@ -168,13 +168,13 @@ class SeparateRunners(RunnerGroup):
             self.in_hand = None
 
     def waiting(self) -> int:
-        """How many chunks can be taken without waiting, what is in hand among them."""
+        """Returns the number of chunks that can be taken without waiting, including the one in hand."""
         self.env.recover()
         self._receive(wait=False)
         return len(self._waiting) + (self.in_hand is not None)
 
     def _next(self) -> Finished | None:
-        """What is to be taken now, if it is there."""
+        """Returns the next chunk to take, if it has arrived."""
         turn, number = self._turn, self.env.n_runners
         while turn in self.env.absent and not any(finished.worker == turn for finished in self._waiting):
             turn = (turn + 1) % number
@@ -197,7 +197,7 @@ class SeparateRunners(RunnerGroup):
             self.env.workers.ask(worker, "collect", self._published.sent, order, apart=self.apart)
 
     def _receive(self, wait: bool = True) -> None:
-        """Put what runners have finished among what waits."""
+        """Receive finished chunks and append them to the waiting ones."""
         with self.env.integrity.changing():
             for worker, asked, answer in self.env.answers(wait):
                 if asked == "collect" and not isinstance(answer, Failure):
@@ -218,14 +218,14 @@ class SeparateRunners(RunnerGroup):
         self._forget()
 
     def _forget(self) -> None:
-        """Nothing is under way, waits or is in hand."""
+        """Drop all requests and chunks."""
         self._under_way.clear()
         self._waiting.clear()
         self.in_hand, self._turn = None, 0
         self._begin_idle()
 
     def _lost(self, worker: int) -> None:
-        """What a runner was asked is never finished; others make its part."""
+        """Drop the requests of a lost runner; others make its share."""
         self._under_way.pop(worker, None)
         self._idle = deque(one for one in self._idle if one != worker)
 
@@ -254,7 +254,7 @@ class SeparateRunners(RunnerGroup):
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """The observations before all, and what runners have finished that has not been read, as arrays by name."""
+        """Returns the next observations and the finished chunks that have not been read, as arrays by name."""
         self.env.recover()
         self._settle()
         columns = super().state()
@@ -273,7 +273,7 @@ class SeparateRunners(RunnerGroup):
         return columns
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Continue from what :meth:`state` returned; the runners must be in the matching state."""
+        """Restore a state that :meth:`state` returned; the runners must be in the matching state."""
         super().load_state(state)
         if "in_hand" not in state:
             return

@@ -1,4 +1,4 @@
-"""A part of a replay buffer, as another process holds it. It does not know how it is reached.
+"""A shard of a replay buffer, as it exists in another process. It does not depend on the transport.
 
 Shapes: T steps of N environments, B rows.
 """
@@ -48,12 +48,12 @@ class ShardProcess:
         return self.buffer.sampler if isinstance(self.buffer.sampler, Prioritized) else None
 
     def mass(self) -> float:
-        """How much there is to draw from: the sum of priorities, or without those the number of rows."""
+        """Returns the total mass of the shard's draws: the sum of priorities, or without these the number of rows."""
         sampler = self._sampler
         return float(self.buffer.size() * self.buffer.n_envs) if sampler is None else sampler.tree.total
 
     def add(self, rows: Experience, highest: float) -> float:
-        """Store steps. -> the mass then
+        """Store steps; returns the mass after that.
 
         Args:
             rows: [T, N, ...] as a replay buffer stores them.
@@ -94,7 +94,7 @@ class ShardProcess:
 
     def _raise(self, highest: float) -> None:
         if (sampler := self._sampler) is not None:
-            _ = sampler.tree  # rows that came before get what was the highest then
+            _ = sampler.tree  # earlier rows get the priority that was the highest then
             sampler.highest = max(sampler.highest, highest)
 
     def discount_by(self, gamma: float) -> float:
@@ -108,18 +108,18 @@ class ShardProcess:
         return self.mass()
 
     def contents(self) -> Experience:
-        """All rows, the oldest first: [T, N, ...]"""
+        """Returns all rows, the oldest first: [T, N, ...]"""
         return Experience(self.buffer.contents())
 
     def state(self) -> dict[str, Any]:
-        """All that it holds, and how it is drawn from."""
+        """Returns the content of the shard, and the state of its draws."""
         return self.buffer.state_dict()
 
     def load_state(self, state: dict[str, Any]) -> float:
-        """Take back what :meth:`state` returned. -> the mass then"""
+        """Restore a state that :meth:`state` returned; returns the mass after that."""
         self.buffer.load_state_dict(state)
         return self.mass()
 
     def close(self) -> None:
-        """Free what the buffer holds."""
+        """Free the resources of the buffer."""
         self.buffer.close()

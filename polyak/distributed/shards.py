@@ -1,7 +1,7 @@
-"""A replay buffer whose rows are elsewhere: Ape-X's, Horgan et al. 2018 (arXiv:1803.00933), in several parts.
+"""A replay buffer whose rows are in other processes, in several shards: Ape-X, Horgan et al. 2018 (arXiv:1803.00933).
 
-Each part is a :class:`~polyak.experience.ReplayBuffer` with the steps of some of the environments. A batch comes from
-all, in proportion to their priorities, with the importance weights that it would have if they were one buffer.
+Each shard is a :class:`~polyak.experience.ReplayBuffer` with the steps of some of the environments. A batch is drawn
+from all, in proportion to their priorities, with the importance weights of a single buffer.
 
 Shapes: T steps of N environments, B rows, S shards.
 """
@@ -43,47 +43,47 @@ from polyak.warning import warn_user
 WAITING_ROWS = 64
 """Steps that wait here before they are sent, where nothing is drawn meanwhile."""
 DRAWN_AHEAD = 4
-"""Batches that are asked for at a time, where they do not depend on what is learned from those before."""
+"""Batches that are requested at a time, if they do not depend on learning from earlier ones."""
 
 
 @dataclass
 class _AwaitedBatch:
-    """A batch that was asked for."""
+    """A batch that was requested."""
 
     rows: int
     """B"""
     wanted: list[int]
-    """Shards that were asked."""
+    """The shards with a part of the batch."""
     lives: np.ndarray
-    """Of all shards, then."""
+    """The generation of each shard at the request."""
     parts: dict[int, Experience] = field(default_factory=dict)
     is_lost: bool = False
-    """Whether one of them is gone."""
+    """Whether one of these shards has died."""
 
 
 class ShardedReplay:
     """The newest ``buffer_size`` transitions of N environments in S processes.
 
-    It stands where a :class:`~polyak.experience.ReplayBuffer` stands. New rows get the highest priority so far in any
-    shard. A shard that dies is replaced by an empty one, and training continues with what the others hold.
+    It replaces a :class:`~polyak.experience.ReplayBuffer`. New rows get the highest priority so far in any shard. A
+    shard that dies is replaced by an empty one, and training continues with the rows of the others.
 
     Args:
         buffer_size: transitions in all shards together; each environment gets ``buffer_size // n_envs`` steps.
-        observation_space, action_space: of one environment.
-        device: where batches go.
+        observation_space, action_space: the spaces of one environment.
+        device: device of the batches.
         n_envs: N
         n_shards: S, at most N.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
-        model_seed: of the draws of shards, where the options have no ``seed``; ``None``: drawn from numpy's global
+        model_seed: seed of the shards' draws, if the options have no ``seed``; ``None``: drawn from numpy's global
             stream.
         sampler: ``None``, ``"uniform"``, ``"prioritized"`` or an object of these kinds, which serves as the pattern.
-        columns: what else each row holds.
-        drawn_ahead: batches that are asked for before they are wanted, also from one call to the next: nothing waits
-            for shards then, and batches follow rows and priorities that are so much older. ``None``: some within a
-            call, where they do not depend on what is learned.
+        columns: further columns of each row.
+        drawn_ahead: number of batches that are requested in advance, also across calls: learning does not wait for
+            shards then, and batches reflect rows and priorities that are that much older. ``None``: some within a call,
+            if they do not depend on learning.
         handle_timeout_termination: False treats a time limit as a termination.
-        placement: of shards on Ray.
-        **options: as for :class:`~polyak.experience.ReplayBuffer`.
+        placement: placement of shards on Ray.
+        **options: see :class:`~polyak.experience.ReplayBuffer`.
 
     Raises:
         ValueError: ``n_shards`` or an option cannot be used.
@@ -117,7 +117,7 @@ class ShardedReplay:
         self.buffer_size, self.n_envs, self.device = max(buffer_size // n_envs, 1), n_envs, device
         self.observation_space, self.action_space = observation_space, action_space
         self.sampler: Any = make_sampler(sampler)
-        """It knows no rows, but importance weights, and draws how many rows come from where."""
+        """It holds no rows; it computes importance weights, and draws the number of rows from each shard."""
         self._highest, self._gamma = 1.0, options.get("gamma")
         stored: dict[str, Any] = {"columns": columns, "handle_timeout_termination": handle_timeout_termination}
         own = options.pop("seed", None)
@@ -143,13 +143,13 @@ class ShardedReplay:
         self._asked: deque[_AwaitedBatch] = deque()
         """Batches to come."""
         self._draws: list[deque[_AwaitedBatch]] = [deque() for _ in self._envs]
-        """Of each shard, those that it has yet to answer."""
+        """The pending batches of each shard."""
         self._due = np.zeros(n_shards, np.int64)
-        """Of each shard, other answers to come."""
+        """The number of other pending answers of each shard."""
         self._masses, self._held = np.zeros(n_shards), np.zeros(n_shards, np.int64)
-        """What there is to draw from in each shard, and the steps of its environments that it holds."""
+        """The mass of each shard, and the steps of its environments that it holds."""
         self._lives = np.zeros(n_shards, np.int64)
-        """How many have been in the place of each shard before."""
+        """The number of earlier shards in each place."""
         self.integrity = Integrity()
         self.processes = [0] * n_shards
         try:
@@ -182,7 +182,7 @@ class ShardedReplay:
             self._send()
 
     def _send(self) -> None:
-        """Give the shards what was recorded."""
+        """Send the recorded steps to the shards."""
         steps = self._outbox.size()
         if steps == 0:
             return
@@ -194,7 +194,7 @@ class ShardedReplay:
 
     @whole
     def cut_episodes(self, envs: Iterable[int] | None = None) -> None:
-        """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another one.
+        """Truncate the running episodes at the newest row: the next rows belong to other episodes.
 
         Args:
             envs: which environments; ``None``: all.
@@ -215,7 +215,7 @@ class ShardedReplay:
             self._ask(shard, "reset")
 
     def size(self) -> int:
-        """Steps of each environment that shards hold, on average where one of them was lost."""
+        """Returns the steps of each environment in the shards; their average if one was lost."""
         held = sum(int(steps) * len(envs) for steps, envs in zip(self._held, self._envs, strict=True))
         return min(held // self.n_envs + self._outbox.size(), self.buffer_size)
 
@@ -228,17 +228,16 @@ class ShardedReplay:
     def transitions(
         self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1, late: bool = False
     ) -> Iterator[tuple[Transition, Tensor | None]]:
-        """Draw minibatches in the form in which learners take them; fewer, with a warning, where no shard holds a row.
+        """Draw minibatches for learners; fewer, with a warning, if no shard holds a row.
 
         Args:
             batch_size: B
-            gamma: discount of one step, where the buffer does not sum several.
-            env: a VecNormalize, by whose present statistics observations and rewards are normalised.
-            batches: how many.
-            late: has no meaning here: rows are gathered where they are.
+            gamma: discount of one step, if the buffer has no n-step returns.
+            env: a VecNormalize, whose current statistics normalise observations and rewards.
+            batches: number of minibatches.
+            late: ignored: shards gather the rows.
         Yields:
-            a minibatch, and where its rows stand [B], for :meth:`update_priorities`, or ``None`` where they have no
-            priorities.
+            a minibatch, and the places of its rows [B] for :meth:`update_priorities`, or ``None`` without priorities.
         """
         normalizer = self._begin_draws(env)
         within = 1 if self.sampler.adaptive else DRAWN_AHEAD
@@ -253,16 +252,16 @@ class ShardedReplay:
 
     @whole
     def _begin_draws(self, env: Normalizer | None) -> Any:
-        """Before the first of some minibatches. -> what shards normalise by"""
+        """Prepare for some minibatches; returns the normaliser to send to shards."""
         self._send()
         if self._ahead is None:
-            self._asked.clear()  # of a call that was left before its end
+            self._asked.clear()  # requests of a call that was left early
         return None if env is None else self.workers.put(frozen(env))
 
     @whole
     def _next_draw(self, ahead: int, rows: int, gamma: float, normalizer: Any) -> _AwaitedBatch | None:
-        """A batch of so many rows that has come, while up to ``ahead`` of them are asked for; ``None``: there is
-        nothing to draw from."""
+        """Returns a batch of ``rows`` rows that has arrived, while up to ``ahead`` of them are requested; ``None`` if
+        there is nothing to draw from."""
         while True:
             while len(self._asked) < ahead and (draw := self._ask_draw(rows, gamma, normalizer)):
                 self._asked.append(draw)
@@ -275,7 +274,7 @@ class ShardedReplay:
                 return draw
 
     def _ask_draw(self, rows: int, gamma: float, normalizer: Any) -> _AwaitedBatch | None:
-        """Ask shards for their parts of a batch; ``None``: there is nothing to draw from."""
+        """Request the parts of a batch from shards; returns ``None`` if there is nothing to draw from."""
         if self._ahead is None or not self._masses.any():
             self._settle()
         if not self._masses.any():
@@ -313,10 +312,11 @@ class ShardedReplay:
 
     @whole
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
-        """Give shards the critic's errors.
+        """Send the critic's errors to the shards.
 
         Args:
-            indices: what :meth:`transitions` gave with the batch, [B]. Rows that were lost since are left out.
+            indices: [B] the places that :meth:`transitions` returned with the batch. Rows that were lost since are left
+                out.
             td_errors: [B] or [B, 1]; their sign does not matter.
         """
         if not isinstance(self.sampler, Prioritized):
@@ -355,7 +355,7 @@ class ShardedReplay:
             self._take()
 
     def _take(self) -> None:
-        """Wait for some answers, and note what they say."""
+        """Wait for some answers, and record them."""
         for shard, method, answer in self.workers.answers():
             self._note(shard, method, answer)
 
@@ -381,7 +381,7 @@ class ShardedReplay:
         self._begin(shard)
 
     def _begin(self, shard: int) -> None:
-        """Let a shard begin, or say what it has; its rows have other places than before."""
+        """Let a shard begin, or report its content; its rows get other places than before."""
         self._lives[shard] += 1
         self._masses[shard] = self._held[shard] = self._due[shard] = 0
         self._ask(shard, "begin")
@@ -389,8 +389,8 @@ class ShardedReplay:
             self._ask(shard, "discount_by", self._gamma)
 
     def recover(self) -> None:
-        """Begin again if an exception has come between a request and its answer: shards keep their rows, of which the
-        newest ones may be lost, and no episode reaches across."""
+        """Restart after an exception has interrupted a request: shards keep their rows, except perhaps the newest ones,
+        and no episode continues across."""
         if self.integrity.broken:
             self._begin_again()
             self.integrity.broken = False
@@ -404,7 +404,7 @@ class ShardedReplay:
             self._begin(shard)
 
     def _all(self, method: str, *arguments: list[Any]) -> list[Any]:
-        """What all answer, in order: the i-th gets the i-th of each of the arguments."""
+        """Returns all shards' answers, in order: the i-th gets the i-th of each of the arguments."""
         self._settle()
         for shard in range(len(self._envs)):
             self.workers.ask(shard, method, *(each[shard] for each in arguments))
@@ -415,7 +415,7 @@ class ShardedReplay:
                     found[shard] = answer
                     continue
                 self._note(shard, asked, answer)
-                if isinstance(answer, Failure):  # another one stands in its place
+                if isinstance(answer, Failure):  # another shard has replaced it
                     self.workers.ask(shard, method, *(each[shard] for each in arguments))
         return [found[shard] for shard in range(len(self._envs))]
 
@@ -438,9 +438,9 @@ class ShardedReplay:
 
     @whole
     def state_dict(self) -> dict[str, Any]:
-        """What all shards hold, as numpy arrays, and the rest as JSON values."""
+        """Returns the content of all shards, as numpy arrays, and the rest as JSON values."""
         self._send()
-        self._asked.clear()  # they are in no file: this buffer and one that is loaded draw alike
+        self._asked.clear()  # requests are not saved: this buffer and a loaded one then draw alike
         state = {"shards": len(self._envs), "highest": self._highest, "rng": self.sampler.rng_state()}
         for shard, own in enumerate(self._all("state")):
             state |= {f"shard{shard}:{name}": value for name, value in own.items()}
@@ -448,10 +448,10 @@ class ShardedReplay:
 
     @whole
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned.
+        """Restore a state that :meth:`state_dict` returned.
 
         Raises:
-            ValueError: of a buffer with another number of shards, or none.
+            ValueError: the state is of a buffer with another number of shards, or none.
         """
         if state.get("shards", 0) != len(self._envs):
             raise ValueError(
@@ -469,10 +469,10 @@ class ShardedReplay:
 
 
 def dealt(masses: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    """How many rows of a batch come from each shard, in proportion to its mass: [S], B in all.
+    """Returns the number of rows of a batch from each shard, in proportion to its mass: [S], B in total.
 
     One point is drawn in each of B equal parts of the whole mass, as within one tree (arXiv:1511.05952 section 3.3);
-    shards whose share is a whole number of rows get exactly so many.
+    shards whose share is a whole number of rows get exactly that number.
 
     Args:
         masses: [S], at least 0, one of them more.

@@ -1,7 +1,7 @@
-"""The statistics of ``VecNormalize`` that runners share: each counts what it sees, and all is merged in one place.
+"""The statistics of ``VecNormalize`` that runners share: each counts its own samples, and one process merges all.
 
 Means and variances are merged by the formula of :class:`~polyak.envs.wrappers.running.RunningMeanStd` (Chan et al.,
-1979): to rounding in float64 they are those of one pass over everything that any runner has seen.
+1979): up to rounding in float64 they equal one pass over the samples of all runners.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from polyak.envs.wrappers.normalizer_state import SETTINGS
 from polyak.envs.wrappers.running import RunningMeanStd
 
 Moments = dict[str, dict[str, Any]]
-"""Which statistics -> their mean, variance and count."""
+"""Name of the statistics -> their mean, variance and count."""
 
 
 class Report(NamedTuple):
-    """What a runner says of its statistics."""
+    """A runner's report of its statistics."""
 
     known: Moments
-    """Those by which it normalises."""
+    """The statistics by which it normalises."""
     fresh: Moments
-    """Those of what it has seen since it was asked last, and of nothing else."""
+    """The statistics of its samples since the last report alone."""
 
 
 def moments_in(normalizer: VecNormalize) -> Moments:
-    """All statistics as they are."""
+    """Returns all current statistics."""
     return {name: known.state_dict() for name, known in normalizer._statistics()}
 
 
 def count_fresh(normalizer: VecNormalize, so_far: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-    """Count what is seen from now on apart, too.
+    """Also count the samples from now on separately.
 
     Args:
-        normalizer: of one runner.
-        so_far: what was seen before and has not been asked for; ``None``: nothing.
+        normalizer: the normaliser of one runner.
+        so_far: statistics of earlier samples that have not been reported; ``None``: none.
     """
     for name, known in normalizer._statistics():
         known.fresh = RunningMeanStd(0.0, known.mean.shape)
@@ -45,19 +45,19 @@ def count_fresh(normalizer: VecNormalize, so_far: Mapping[str, Mapping[str, Any]
 
 
 def fresh_in(normalizer: VecNormalize) -> Moments:
-    """Statistics of what was counted apart."""
+    """Returns the statistics of the samples that were counted separately."""
     return {name: known.fresh.state_dict() for name, known in normalizer._statistics() if known.fresh is not None}
 
 
 def report_of(normalizer: VecNormalize) -> Report:
-    """What a runner says; it counts from zero after that."""
+    """Returns a runner's report, and restarts the separate count."""
     report = Report(moments_in(normalizer), fresh_in(normalizer))
     count_fresh(normalizer)
     return report
 
 
 def take_moments(normalizer: VecNormalize, moments: Mapping[str, Mapping[str, Any]]) -> None:
-    """Continue from the statistics of another, and what was seen here that has not been asked for."""
+    """Set the statistics to those of another normaliser, merged with the unreported samples here."""
     for name, known in normalizer._statistics():
         fresh, known.fresh = known.fresh, None
         known.load_state_dict(dict(moments[name]))
@@ -67,29 +67,29 @@ def take_moments(normalizer: VecNormalize, moments: Mapping[str, Mapping[str, An
 
 
 def settings_of(normalizer: VecNormalize) -> dict[str, Any]:
-    """How it normalises, whatever the statistics."""
+    """Returns the settings of a normaliser, without its statistics."""
     return {name: getattr(normalizer, name) for name in SETTINGS}
 
 
 class SharedStatistics:
-    """What all runners have seen, each thing counted once.
+    """Merges the statistics of all runners, each sample counted once.
 
     Args:
-        own: the normaliser of the model, which holds it.
-        merges: take what is new from each runner; ``False`` takes all that the first one knows, which with one runner
-            that has been sent everything before is exact to the bit.
-        sends: send runners what is known here; ``False`` leaves each its own.
+        own: the model's normaliser, which holds the result.
+        merges: merge the new samples of each runner; ``False`` takes all statistics of the first one, which is exact to
+            the bit with one runner that gets all earlier statistics.
+        sends: send the result to runners; ``False`` leaves each its own.
     """
 
     def __init__(self, own: VecNormalize, merges: bool = True, sends: bool = True) -> None:
         self._own, self._merges, self._sends = own, merges, sends
 
     def request(self) -> Moments | None:
-        """What a runner continues from; ``None``: from its own."""
+        """Returns the statistics that a runner continues from; ``None``: its own."""
         return moments_in(self._own) if self._sends else None
 
     def take(self, reports: Sequence[Report]) -> None:
-        """Take in what runners have said, in this order."""
+        """Merge the runners' reports, in this order."""
         if not self._merges:
             take_moments(self._own, reports[0].known)
             return

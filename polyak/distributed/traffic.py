@@ -1,4 +1,4 @@
-"""What comes from other processes, counted as it comes."""
+"""Counts of the data that arrive from other processes."""
 
 import time
 from collections import deque
@@ -8,47 +8,47 @@ import cloudpickle
 import numpy as np
 
 SPAN = 10.0
-"""Seconds of which rates are, at least."""
+"""Least number of seconds over which rates are computed."""
 
 
 class RunnerPlace(NamedTuple):
-    """Where a runner is."""
+    """The host and process of a runner."""
 
     process: int
     node: str
 
 
 class Flow(NamedTuple):
-    """What came from runners in a time."""
+    """The data that arrived from runners in a period."""
 
     seconds: float
     bytes: float
     lag: float | None
-    """Updates, the mean of all rows; ``None``: there are none."""
+    """Age of the weights in updates, the mean over all rows; ``None`` without rows."""
     rows: np.ndarray
-    """Of each runner."""
+    """Rows of each runner."""
     fresh: np.ndarray
-    """The same since the last reading."""
+    """Rows of each runner since the last reading."""
 
 
 class Traffic:
-    """Counts what comes from runners.
+    """Counts the data that arrive from runners.
 
-    What a row takes on its way is measured once for each reading, of what comes first.
+    The size of a row is measured once for each reading, at the first arrival.
 
     Args:
-        runners: how many.
+        runners: number of runners.
     """
 
     def __init__(self, runners: int) -> None:
         self._total = np.zeros(4 + runners)
-        """When it was read, bytes, rows whose age is known, their ages together, rows of each runner."""
+        """Time of reading, bytes, rows of known age, the sum of their ages, rows of each runner."""
         self._total[0] = time.monotonic()
         self._read = deque([self._total.copy()])
         self._row_bytes = 0.0
 
     def note(self, runner: int, rows: int, answer: Any) -> None:
-        """Count what one has made of a request, of which ``answer`` has come to this process."""
+        """Count the rows of a runner's result, whose part ``answer`` has arrived in this process."""
         self._row_bytes = self._row_bytes or _bytes_of(answer) / max(rows, 1)
         self._total[4 + runner] += rows
         self._total[1] += rows * self._row_bytes
@@ -58,7 +58,7 @@ class Traffic:
         self._total[2:4] += rows, rows * updates
 
     def read(self) -> Flow:
-        """What came in the last :data:`SPAN` seconds, or since the reading before these."""
+        """Returns the data that arrived in the last :data:`SPAN` seconds, or since the reading before these."""
         now, self._row_bytes = self._total.copy(), 0.0
         now[0] = time.monotonic()
         while len(self._read) > 1 and now[0] - self._read[1][0] >= SPAN:
@@ -83,7 +83,7 @@ class Busy:
 
 
 def _bytes_of(answer: Any) -> int:
-    """Of an answer as Ray writes it: arrays beside the rest, uncopied."""
+    """Returns the bytes of an answer as Ray serializes it: arrays apart from the rest, uncopied."""
     buffers: list[Any] = []
     rest = cloudpickle.dumps(answer, protocol=5, buffer_callback=buffers.append)
     return len(rest) + sum(buffer.raw().nbytes for buffer in buffers)

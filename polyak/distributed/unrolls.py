@@ -1,4 +1,4 @@
-"""Chunks of runners as what is learned from, where they are learned from: here, or in the process of a learner.
+"""The conversion of runners' chunks to the learner's input, in the process that learns.
 
 Shapes: T steps of N environments of one runner.
 """
@@ -21,7 +21,7 @@ from polyak.ops.returns import explained_variance
 
 
 class Last(NamedTuple):
-    """What there is after the last step of a chunk, under the names that a runner has for it."""
+    """The state after the last step of a chunk, under a runner's names for it."""
 
     obs: Observations
     episode_starts: np.ndarray
@@ -29,7 +29,7 @@ class Last(NamedTuple):
 
 
 def last_of(chunk: Chunk, actor: RemoteActor) -> Last:
-    """What there is after the last step of a chunk; the actor has the recurrent state then."""
+    """Returns the state after the last step of a chunk; the actor gets the recurrent state then."""
     _, actor.memory, allowed = row_of(chunk, chunk.steps - 1, actor.codec)
     return Last(chunk.observations, np.array(chunk.columns["dones"][-1]), None if allowed is None else allowed.copy())
 
@@ -49,14 +49,14 @@ def write(chunk: Chunk, writer: RolloutWriter, actor: RemoteActor) -> None:
 
 
 class RolloutElsewhere(NamedTuple):
-    """The rollout of all runners, as references, or as what these are to: samples where they are learned from."""
+    """The rollout of all runners, as references or as their values, which the learner's process converts to samples."""
 
     make_buffer: Callable[..., Any]
     """Makes a rollout buffer on a ``device``."""
     weights: Any
-    """That acted."""
+    """The weights that acted."""
     chunks: Sequence[Any]
-    """Of each runner."""
+    """The chunk of each runner."""
 
     def samples(self, learner: RolloutLearner, actor: RemoteActor, device: str) -> tuple[Any, float]:
         """The rollout as learners see it, with values, advantages and returns by the weights that acted; and which
@@ -71,18 +71,18 @@ class RolloutElsewhere(NamedTuple):
 
 
 class UnrollElsewhere(NamedTuple):
-    """Rollouts side by side, as references, or as what these are to: :class:`~polyak.learning.vtrace_learner.Unroll`
-    where they are learned from."""
+    """Rollouts side by side, as references or as their values, which the learner's process converts to
+    :class:`~polyak.learning.vtrace_learner.Unroll`."""
 
     make_buffer: Callable[..., Any]
     """Makes a rollout buffer on a ``device``."""
     parts: Sequence[Any]
-    """Chunks and the weights that acted in each; or rollouts that came here, as they are."""
+    """Chunks, with the weights that acted in each; or rollouts in this process, as they are."""
     share: tuple[int, int] = (0, 1)
-    """Which of how many shares of the environments."""
+    """The number of this share of the environments, and the number of shares."""
 
     def unrolled(self, learner: RolloutLearner, actor: RemoteActor, device: str) -> Unroll:
-        """As a learner sees it, with values and log-probabilities by the weights that acted."""
+        """Returns the rollouts for a learner, with values and log-probabilities by the weights that acted."""
         found = []
         for part in self.parts:
             if isinstance(part, Unroll):

@@ -15,20 +15,19 @@ from typing import Any, cast
 from polyak.envs.vec.subproc import EnvTimeoutError
 
 _SIGNAL: Any = getattr(signal, "SIGVTALRM", None)
-"""By which the thread that watches reaches the one that steps, also in a wait of the system. Windows has none."""
+"""The signal by which the watching thread reaches the stepping one, also in a system call. Windows has none."""
 _LOOKS = 20
-"""How often it looks within the limit."""
+"""Number of checks within the limit."""
 
 
 class HangWatch:
-    """Raises an error in this thread where environments take too long.
+    """Raises an error in this thread if environments take too long.
 
-    Code that never comes back to the interpreter cannot be interrupted: the process ends when it has taken twice as
-    long.
+    Code that never returns to the interpreter cannot be interrupted: the process ends after twice the limit.
 
     Args:
-        limit: seconds for one step, reset or question.
-        name: whose environments they are.
+        limit: seconds for one step, reset or call.
+        name: name of the owner of the environments, for messages.
     """
 
     def __init__(self, limit: float, name: str) -> None:
@@ -51,7 +50,7 @@ class HangWatch:
             self._since = None
 
     def restart(self) -> None:
-        """One of several things in a block is done."""
+        """Restart the limit, after one of several operations in a block."""
         self._since = time.monotonic()
 
     @property

@@ -1,4 +1,4 @@
-"""All weights of a network as one array, which travels as one object."""
+"""All weights of a network as one array, for sending them as one object."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def flat_weights(module: nn.Module) -> np.ndarray:
 
 @torch.no_grad()
 def put_back(module: nn.Module, weights: np.ndarray) -> None:
-    """Take what :func:`flat_weights` returned of a module with the same networks.
+    """Load the result of :func:`flat_weights` for a module with the same networks.
 
     Raises:
-        ValueError: it is of others.
+        ValueError: the weights are of other networks.
     """
     once, named = _tensors_of(module), list(module.state_dict().values())
     # files of earlier versions have a shared tensor under each of its names

@@ -1,4 +1,4 @@
-"""Which action spaces an algorithm can act in, and what to use where it cannot."""
+"""The action spaces that an algorithm supports, and the alternatives to propose for others."""
 
 from collections.abc import Mapping
 

@@ -40,7 +40,7 @@ class BatchedVecEnv(VecEnv):
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset, by whatever program."""
+        """How often all environments were reset, by any program."""
         return self.batch.resets
 
     @resets.setter
@@ -48,7 +48,8 @@ class BatchedVecEnv(VecEnv):
         self.batch.resets = value  # type: ignore[misc]
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Seed the random numbers of all environments together, now; ``None`` draws one from numpy's global generator.
+        """Seeds the random numbers of all environments together, immediately; ``None`` draws one from numpy's global
+        generator.
 
         Returns:
             the seed and, since the others share it, ``None`` for each of them.
@@ -105,7 +106,7 @@ class BatchedVecEnv(VecEnv):
         self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Does nothing: there is nothing to free."""
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         return [getattr(self.batch, attr_name) for _ in self._get_indices(indices)]
@@ -127,10 +128,10 @@ class BatchedVecEnv(VecEnv):
         )
 
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
-        counts = wrapper_class is Monitor  # which says of episodes what is said here
+        counts = wrapper_class is Monitor  # which keeps the same records of episodes as this class
         return [counts for _ in self._get_indices(indices)]
 
 
 def _host(column: Any) -> Any:
-    """A column, or a dict of them, as arrays of their own."""
+    """Returns a column, or a dict of them, as new arrays in host memory."""
     return mapped(lambda part: np.array(place(part, None)), column)

@@ -24,7 +24,8 @@ _GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
 
 def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -> None:
-    """Check an environment: its spaces, what ``reset`` and ``step`` return, goals, NaN; warn of what trains badly.
+    """Check an environment: its spaces, the results of ``reset`` and ``step``, goals, NaN; warn of properties that make
+    training hard.
 
     The environment is reset and stepped a few times.
 
@@ -34,8 +35,8 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
         skip_render_check: do not look at ``render_mode`` and ``render()``.
 
     Raises:
-        AssertionError: when the environment breaks the API; the message says where, what was expected and what was
-            returned.
+        AssertionError: when the environment breaks the API; the message names the place, the expected and the returned
+            value.
         TypeError: when ``reset`` does not take a ``seed``.
     """
     _require(
@@ -95,7 +96,7 @@ def _unsupported(space: spaces.Space, kind: str) -> list[str]:
 
 
 def _check_names(space: spaces.Space) -> None:
-    """That the parts of a composed space can be distinguished."""
+    """Check that the parts of a composed space have different names."""
     if is_composed(space):
         try:
             parts_by_name(space)
@@ -135,7 +136,7 @@ def _advice_on_image(space: spaces.Box, key: str) -> list[str]:
             f"The observation{where} has the shape of an image, but its bounds are not 0 and 255. The CNN policy "
             "divides images by 255, so other ranges may train badly."
         )
-    # The channels come last or first; what is left is height and width.
+    # The channels come last or first; the other two dimensions are height and width.
     channels_first = is_image_space(space) and is_image_space_channels_first(space)
     height_and_width = space.shape[1:] if channels_first else space.shape[:2]
     if min(height_and_width) < _SMALLEST_IMAGE:
@@ -362,7 +363,7 @@ def _kind(value: Any) -> str:
 
 
 def _check_finite(env: gym.Env) -> None:
-    """Step a little and warn about the first NaN and inf, which spoil a training long after they came up."""
+    """Take a few steps and warn about the first NaN and infinity, which spoil a training long after they occur."""
     obs, info = env.reset()
     found = _warn_not_finite(obs, "observation", "at reset")
     for _ in range(_STEPS):

@@ -5,15 +5,15 @@ from typing import Any
 
 
 def needed(package: str, why: str, extra: str) -> Any:
-    """The module of a package.
+    """Imports a package of an optional extra.
 
     Args:
         package: its name in import statements.
-        why: what needs it; begins the message.
+        why: the feature that needs it; begins the message.
         extra: of polyak, which installs it.
 
     Raises:
-        ImportError: it is not installed; the message says how to install it.
+        ImportError: it is not installed; the message has the command that installs it.
     """
     try:
         return import_module(package)

@@ -32,7 +32,8 @@ from polyak.envs.vec.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import CutEpisodes
 
 FINAL = "terminal_action_masks"
-"""The key of the last info of an episode under which what :data:`MASKS` returned is kept: the reset comes then."""
+"""The key of the last info of an episode for the masks of its last observation: the reset happens before they are
+read."""
 
 _FIRST = 2
 """Observations of each environment that are compared with its space: those of its first reset and step."""
@@ -125,9 +126,9 @@ class EnvSlot:
         self._single = self._rows.get(None)
         self._shape = None if self._single is None else self._single.shape
         self._whole = {key: _own_types(row.dtype) for key, row in self._rows.items() if row.dtype.kind in "iu"}
-        """By key, where integers are stored and other numbers would be truncated: the types that fit."""
+        """By key, for entries stored as integers: the types that fit; other numbers would be truncated."""
         self._unseen = _FIRST
-        """How many observations are still to be compared with the space."""
+        """The number of observations still to be compared with the space."""
         self._quick: tuple[np.dtype, ...] = ()
         """Arrays of these types are written without a further look, once the first ones have been looked at."""
 
@@ -222,7 +223,7 @@ class EnvSlot:
             self._quick = self._single.dtype, obs.dtype
 
     def _look(self, env: gym.Env, obs: Any) -> None:
-        """Compare one of the first observations with its space: later ones are not worth the time."""
+        """Compare one of the first observations with its space. Later ones are not compared, to save time."""
         self._unseen -= 1
         if self._unseen == 0 and self._single is not None:
             self._quick = (self._single.dtype,)

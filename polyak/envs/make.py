@@ -47,7 +47,7 @@ is_wrapped = is_env_wrapped
 
 
 def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
-    """``gymnasium.make`` with Atari games registered and errors that say what to do.
+    """Make an environment by ``gymnasium.make``, with Atari games registered and errors that name the fix.
 
     Args:
         env_id: a registered name (``"module:Name-v0"`` imports the module first) or a spec.
@@ -79,7 +79,7 @@ def find_spec(env_id: str) -> EnvSpec:
     try:
         return gym.spec(name)
     except gym_error.DeprecatedEnv:
-        raise  # it says which version to use; programs catch it to try that one
+        raise  # it names the version to use; programs catch it to try that one
     except gym_error.Error as error:
         raise ValueError(_unknown_name(env_id, name, error)) from error
 
@@ -204,15 +204,15 @@ def _make_rendering(env_id: str | EnvSpec | Callable[..., gym.Env], env_kwargs: 
     if not isinstance(env_id, (str, EnvSpec)):
         return env_id(**env_kwargs)
     if _may_render(find_spec(env_id) if isinstance(env_id, str) else env_id):
-        with contextlib.suppress(TypeError):  # it does not know `render_mode`
+        with contextlib.suppress(TypeError):  # it has no argument `render_mode`
             return make_env(env_id, **{"render_mode": "rgb_array", **env_kwargs})
     return make_env(env_id, **env_kwargs)
 
 
 def _may_render(spec: EnvSpec) -> bool:
-    """Whether to ask for images: not where a class lists its modes without them, which gymnasium warns of."""
+    """Whether to request images: not where a class lists its render modes without them, about which gymnasium warns."""
     creator: Any = spec.entry_point
-    with contextlib.suppress(ImportError, AttributeError, gym_error.Error):  # making it says what is wrong
+    with contextlib.suppress(ImportError, AttributeError, gym_error.Error):  # gym.make raises them again
         creator = load_env_creator(creator) if isinstance(creator, str) else creator
     metadata = getattr(creator, "metadata", None)
     modes = metadata.get("render_modes") if isinstance(metadata, Mapping) else None

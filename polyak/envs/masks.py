@@ -43,7 +43,7 @@ class Masks(Protocol):
 
 
 class MethodMasks:
-    """Of environments with a method ``action_masks()``."""
+    """Reads the masks of environments with a method ``action_masks()``."""
 
     def __init__(self, env: VecEnv, size: int) -> None:
         self.env, self.size = env, size
@@ -62,7 +62,7 @@ class MethodMasks:
 
 
 class ObservationMasks(MethodMasks):
-    """Of Dict observations with a key ``action_mask``."""
+    """Reads the masks in Dict observations with a key ``action_mask``."""
 
     def after_reset(self, observations: Any) -> np.ndarray:
         return self._checked(observations[KEY])
@@ -72,7 +72,7 @@ class ObservationMasks(MethodMasks):
 
 
 class InfoMasks(MethodMasks):
-    """Of environments whose infos have a key ``action_mask``, after resets and steps alike."""
+    """Reads the masks of environments whose infos have a key ``action_mask``, after resets and steps alike."""
 
     def after_reset(self, observations: Any) -> np.ndarray:
         return self._checked([_of(info) for info in self.env.reset_infos])
@@ -99,7 +99,7 @@ def holds_masks(observation_space: spaces.Space, action_space: spaces.Space) -> 
 
 
 def find_masks(env: VecEnv) -> Masks | None:
-    """A reader of the environments' masks; None if they have none.
+    """Returns a reader of the environments' masks; None if they have none.
 
     Masks in infos are found after a reset only.
 
@@ -125,7 +125,7 @@ def find_masks(env: VecEnv) -> Masks | None:
 
 
 def mask_of(env: gym.Env, observation: Any, info: dict[str, Any]) -> np.ndarray | None:
-    """The mask of one environment after a reset or step that returned these: [M] bool; None if it has none.
+    """Returns the mask of one environment after a reset or step that returned these: [M] bool; None if it has none.
 
     Raises:
         ValueError: the mask is of another shape, has other entries than 0 and 1, or forbids everything.
@@ -227,7 +227,7 @@ def _last(mask: Any, space: spaces.Space) -> Any:
 
 
 def _choice_sizes(space: spaces.Space) -> list[int]:
-    """How many classes each choice has: a coin has two."""
+    """Returns the number of classes of each choice: two for an entry of a MultiBinary."""
     if isinstance(space, spaces.Discrete):
         return [int(space.n)]
     if isinstance(space, spaces.MultiDiscrete):
@@ -262,7 +262,7 @@ def _in_parts(space: spaces.Space, mask: Iterator[Any]) -> Any:
 
 
 def _nested(classes: list[np.ndarray], shape: Sequence[int]) -> Any:
-    """One entry for each choice, in tuples as deep as the choices' shape."""
+    """Nests the entries, one for each choice, in tuples as deep as the choices' shape."""
     if len(shape) == 1:
         return tuple(classes)
     each = len(classes) // shape[0]

@@ -12,11 +12,11 @@ TINY, SMALL = 8, 2_000
 """Entries up to which a sum in Python, and up to which a product of vectors, is faster than numpy's own function
 does."""
 _ZEROS: dict[tuple[int, np.dtype], np.ndarray] = {}
-"""By length and type."""
+"""Arrays of zeros, by length and dtype."""
 
 
 class NonFiniteError(ValueError):
-    """Training stopped at a NaN or an infinity; the message says where."""
+    """Training stopped at a NaN or an infinity; the message names its place."""
 
 
 def is_finite(array: np.ndarray) -> bool:
@@ -27,7 +27,7 @@ def is_finite(array: np.ndarray) -> bool:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Of floats that are many, or whose sum may have overflowed."""
+    """Whether floats are finite, if they are many or their sum may have overflowed."""
     if array.size > SMALL:
         return bool(np.isfinite(array).all())
     flat = array.reshape(-1)
@@ -54,12 +54,12 @@ def shown(number: Any) -> str:
 
 
 def check_finite(name: str, values: Any, step: int) -> None:
-    """Name the first number of a vectorised step that is not finite.
+    """Raise an error that names the first number of a vectorised step that is not finite.
 
     Args:
-        name: what they are: "observation", "reward" or "action".
+        name: kind of the values: "observation", "reward" or "action".
         values: [N, ...], or a dict of such arrays.
-        step: which step of the environments it is.
+        step: index of the step.
 
     Raises:
         NonFiniteError: there is one.
@@ -79,11 +79,11 @@ def check_finite(name: str, values: Any, step: int) -> None:
 
 
 class OutcomeCheck:
-    """Checks what each step of a batch of environments returns, and counts the steps.
+    """Checks the results of each step of a batch of environments, and counts the steps.
 
     Args:
-        num_envs: how many environments.
-        space: of their observations.
+        num_envs: number of environments.
+        space: space of their observations.
     """
 
     def __init__(self, num_envs: int, space: spaces.Space) -> None:
@@ -111,7 +111,7 @@ class OutcomeCheck:
         self.values(observations, rewards, self.steps)
 
     def values(self, observations: Any, rewards: np.ndarray, step: int) -> None:
-        """Of a step, whatever the shape.
+        """Check the observations and rewards of a step, of any shape.
 
         Raises:
             NonFiniteError: an observation or a reward is not finite.
@@ -134,7 +134,7 @@ SCALE = (
     "Lower learning_rate, set max_grad_norm where there is one, or scale rewards and observations (VecNormalize): "
     "numbers have become too large."
 )
-"""What helps where something that was learned is not finite."""
+"""The fix for errors about learned numbers that are not finite."""
 _LOOK = "Correct the environment: wrapped in VecCheckNan(env, raise_exception=True) it stops where the value appears."
 _FIXES = {
     "observation": _LOOK,

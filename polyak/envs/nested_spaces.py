@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 from gymnasium import spaces
 
 SEPARATOR = "/"
-"""Between the keys in a name: a dot cannot stand in the names of torch modules, which are made of them."""
+"""Separates the keys in a name: torch modules are named after the parts, and their names cannot contain a dot."""
 
 
 class SpacePart(NamedTuple):
@@ -28,7 +28,7 @@ class SpacePart(NamedTuple):
         return SEPARATOR.join(map(str, self.path))
 
     def of(self, value: Any) -> Any:
-        """The value of this part in a value of the whole space, or in a batch of them."""
+        """Returns this part of a value of the whole space, or of a batch of them."""
         for key in self.path:
             value = value[key]
         return value
@@ -60,7 +60,7 @@ def compose(space: spaces.Space, values: Iterator[Any]) -> Any:
 
 
 def mapped_parts(function: Callable[..., Any], *values: Any) -> Any:
-    """A function of arrays applied to the parts of values of one space, or of batches of them."""
+    """Applies a function of arrays to the parts of values of one space, or of batches of them."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: mapped_parts(function, *(value[key] for value in values)) for key in first}
@@ -73,12 +73,12 @@ def mapped_parts(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def is_nested(space: spaces.Space | None) -> bool:
-    """Whether a composed space lies within another."""
+    """Whether a composed space is part of another."""
     return is_composed(space) and any(len(part.path) > 1 for part in parts(space))
 
 
 def parts_by_name(space: spaces.Space) -> dict[str, SpacePart]:
-    """The parts of a composed space by their names.
+    """Returns the parts of a composed space by their names.
 
     Raises:
         ValueError: two have the same name, or there are none.
@@ -97,7 +97,7 @@ def parts_by_name(space: spaces.Space) -> dict[str, SpacePart]:
 
 
 def by_name(observation: Any) -> dict[str, Any]:
-    """The arrays of a composed observation, or of a batch of them, under the names of their parts."""
+    """Returns the arrays of a composed observation, or of a batch of them, under the names of their parts."""
     children = observation.items() if isinstance(observation, Mapping) else enumerate(observation)
     named: dict[str, Any] = {}
     for key, value in children:

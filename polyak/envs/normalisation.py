@@ -1,6 +1,5 @@
-"""The statistics with which a model learns, and the scale in which it takes observations: those of ``VecNormalize``,
-which the model knows and normalises by, and those that wrappers of its environments hold and normalise by themselves.
-"""
+"""The normalisation of observations that a model learned with: the statistics of ``VecNormalize``, which the model
+holds and applies, and those of other wrappers of its environments, which hold and apply them themselves."""
 
 from __future__ import annotations
 
@@ -38,14 +37,14 @@ class Normalisation:
         self.loaded: VecNormalize | None = None
         """The statistics of the file."""
         self._above: tuple[str, ...] = ()
-        """Wrappers that changed observations after these had normalised them, as the file says."""
+        """Names of the wrappers around the file's ``VecNormalize`` that changed observations."""
         self.replay: VecNormalize | PartNormalizer | None = None
         """The normaliser of replayed experience."""
         self.loaded_of_wrappers: list[Found] = []
         """The statistics of wrappers in the file."""
         self._last_read: list[Found] | None = None
-        """Those in the environment, as they were last read; ``None``: its wrappers hold none."""
-        self._is_newest = False  # whether they have not changed since, as far as is known
+        """The statistics of the environment's wrappers at the last reading; ``None``: its wrappers hold none."""
+        self._is_newest = False  # whether they are known to be unchanged since
         self._lent = 0
 
     def load(self, statistics: VecNormalize, above: tuple[str, ...]) -> None:
@@ -67,19 +66,19 @@ class Normalisation:
         try:
             found = env.get_statistics()
             self._last_read = found if any(found) else None
-        except EnvStateError:  # said when it matters
+        except EnvStateError:  # reported when it is needed
             self._last_read = []
         if raw_experience:
             _advise_on_layers(env)
 
     @property
     def own(self) -> VecNormalize | None:
-        """Those of the environment."""
+        """The ``VecNormalize`` of the environment, or ``None``."""
         return None if self.env is None else unwrap_vec_normalize(self.env)
 
     @property
     def known(self) -> VecNormalize | None:
-        """Those of the environment, or else of the file."""
+        """The statistics of the environment, or else of the file."""
         return self.own or self.loaded
 
     @property
@@ -90,8 +89,8 @@ class Normalisation:
 
     @property
     def of_wrappers(self) -> list[Found]:
-        """The statistics that wrappers in the environment hold, an item for each of them, or else those of the file;
-        as they were last read, with a warning, where they cannot be read."""
+        """The statistics that wrappers in the environment hold, an item for each environment, or else those of the
+        file. If they cannot be read, a warning is given, and these are the last ones that were read."""
         if self.env is None or self._last_read is None:
             return self.loaded_of_wrappers
         try:
@@ -113,15 +112,16 @@ class Normalisation:
         self._is_newest = False
         yield
         if self.env is not None and self._last_read is not None:
-            with suppress(Exception):  # said when it matters
+            with suppress(Exception):  # reported when they are needed
                 self._last_read, self._is_newest = self.env.get_statistics(), True
 
     @contextmanager
     def lent(self, env: VecEnv) -> Iterator[None]:
-        """While the block runs, the wrappers in ``env`` have the statistics that the model learned with, and do not
-        update them; then they have their own again.
+        """While the block runs, the wrappers in ``env`` use the statistics that the model learned with, without
+        updating them; afterwards their own are restored.
 
-        A warning says if ``env`` lacks such a wrapper, or has seen data of its own, which do not count here.
+        Warns if ``env`` lacks such a wrapper, or if the wrapper's statistics come from other data, which are not used
+        here.
         """
         known = self.of_wrappers
         try:
@@ -159,14 +159,15 @@ class Normalisation:
 
     @property
     def is_by_itself(self) -> bool:
-        """Whether the model's ``predict`` normalises by the statistics of the file, as it does where there is no
-        environment to do that."""
+        """Whether the model's ``predict`` normalises by the statistics of the file, as it does without an
+        environment."""
         alone = self.env is None and self.by_itself
         return alone and self.of_observations is not None and not self._above
 
     @property
     def of_predictions(self) -> VecEnv | None:
-        """The environment whose ``VecNormalize`` scales the observations of ``predict``; None if it takes raw ones."""
+        """The environment whose ``VecNormalize`` normalises the observations of ``predict``; None if it takes raw
+        ones."""
         return self.env if self.env is not None or self.by_itself else self.loaded
 
     def say_not_in(self, what: str) -> None:
@@ -269,16 +270,16 @@ class Normalisation:
         return statistics.normalize_obs(observation)
 
     def put_around(self, env: VecEnv, num_timesteps: int) -> VecEnv:
-        """``env`` under the normalisation that the model learned with: wrapped, if it came from a file with statistics,
-        beneath those wrappers of ``env`` that stood around ``VecNormalize``.
+        """Returns ``env`` with the normalisation that the model learned with. If the model came from a file with
+        statistics, ``VecNormalize`` is put beneath those wrappers of ``env`` that were around it then.
 
-        A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
-        do not fit, stays as it is, with a warning if they differ. It keeps its settings, with a warning if by these it
-        normalises otherwise than the model learned with.
+        A ``VecNormalize`` in ``env`` without data takes the model's statistics; one with data, or of another shape,
+        stays as it is, with a warning if the statistics differ. It keeps its settings, with a warning if these differ
+        from those that the model learned with.
 
         Args:
-            env: to learn in.
-            num_timesteps: that the model has learned for.
+            env: the environment to learn in.
+            num_timesteps: number of steps that the model has learned for.
         """
         self._give(env)
         known, own = self.known, unwrap_vec_normalize(env)
@@ -323,8 +324,8 @@ class Normalisation:
         return env
 
     def _give(self, env: VecEnv) -> None:
-        """Let the wrappers in an environment that have seen no data continue from the statistics that the model learned
-        with; a warning says which cannot."""
+        """Give the model's statistics to the wrappers in an environment that have no data; warn about those that cannot
+        take them."""
         known = self.of_wrappers
         if not have_data(known) or (self.env is not None and env.unwrapped is self.env.unwrapped):
             return
@@ -342,13 +343,13 @@ class Normalisation:
 
 
 def as_trained(model: Any, env: VecEnv) -> AbstractContextManager[None]:
-    """:meth:`Normalisation.lent` of a model; of anything else that acts, such as a policy, nothing is known."""
+    """Returns :meth:`Normalisation.lent` of a model; does nothing for other actors, such as a policy."""
     learned = getattr(model, "normalisation", None)
     return nullcontext() if learned is None else learned.lent(env)
 
 
 def _otherwise(key: str, reason: str) -> str:
-    """What to say of an environment that cannot have the statistics called ``key``."""
+    """Returns the warning about an environment that cannot take the statistics called ``key``."""
     fix = {MISSING: f" Wrap it as in training, with {_wrapper(key)}.", OWN: f" Pass one with a new {_wrapper(key)}."}
     return (
         f"the model learned from what a {_wrapper(key)} with running statistics returned, and env does not take these, "

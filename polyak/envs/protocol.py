@@ -5,15 +5,15 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from gymnasium import spaces
 
 Array = Any
-"""``np.ndarray`` or ``torch.Tensor``; a dict of them where a space is a Dict."""
+"""An ``np.ndarray`` or ``torch.Tensor``; a dict of them for a Dict space."""
 
 
 NOTHING: dict[str, Any] = {}
-"""The columns of steps that have none; stays empty."""
+"""The columns of steps without any; stays empty."""
 
 
 class First(NamedTuple):
-    """What N environments return after a reset, [N, ...] each."""
+    """The results of a reset of N environments, [N, ...] each."""
 
     observations: Array
     """The observations to act on."""
@@ -39,11 +39,11 @@ class Outcome(NamedTuple):
     dones: Array
     """[N] bool: the episode ended, for whatever reason."""
     ended: bool = False
-    """Whether the host knows that an episode ended; ``False`` in tensors, which it does not read."""
+    """Whether an episode ended, if the host has that value; ``False`` in tensors, which the host does not read."""
     infos: Any = ()
     """The environments' infos, for callbacks and buffers of a user's own; nothing else reads them."""
     episodes: dict[str, Array] = NOTHING
-    """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
+    """Statistics of the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
     ``success`` and further statistics. Empty if there are none."""
     masks: Array | None = None
     """[N, M] bool: which choices are allowed next; ``None``: all."""
@@ -59,15 +59,15 @@ class BatchedEnv(Protocol):
 
     num_envs: int
     observation_space: spaces.Space[Any]
-    """Of one environment."""
+    """The observation space of one environment."""
     action_space: spaces.Space[Any]
-    """Of one environment."""
+    """The action space of one environment."""
     device: Any
     """The device of its tensors; ``None`` if it uses numpy."""
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset. A training detects by it that another program has used them."""
+        """How often all environments were reset. Training compares it to detect that another program has used them."""
 
     @property
     def masked(self) -> bool:
@@ -80,7 +80,7 @@ class BatchedEnv(Protocol):
         """Step each environment with its action, ``actions`` [N, ...]."""
 
     def get_state(self) -> Any:
-        """All that decides what happens next, as arrays, numbers and texts in dicts and lists."""
+        """Returns everything that determines the next steps, as arrays, numbers and texts in dicts and lists."""
 
     def set_state(self, state: Any) -> None:
-        """Continue from what :meth:`get_state` returned."""
+        """Restores a state that :meth:`get_state` returned."""

@@ -54,7 +54,7 @@ def provide(env_id: str) -> None:
     :data:`~polyak.envs.wrappers.mask_velocity.VELOCITIES`.
 
     Raises:
-        ImportError: its package is not installed; the message says how to install it.
+        ImportError: its package is not installed; the message has the command that installs it.
     """
     if env_id in gym.registry:
         return

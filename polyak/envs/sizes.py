@@ -5,7 +5,7 @@ from __future__ import annotations
 MOST_ENVS = 100_000
 """Environments of a vector of environments."""
 MOST_TENSOR_ENVS = 10_000_000
-"""Environments whose states are one tensor."""
+"""Most environments in one tensor of states."""
 MOST_PROCESSES = 1_024
 """Processes that one program starts on this machine."""
 MOST_RUNNERS = 10_000

@@ -44,10 +44,10 @@ def decode_array(value: dict[str, Any]) -> np.ndarray:
 
 
 def encode_space(space: spaces.Space) -> list[Any]:
-    """A space as its kind and the arguments of its constructor.
+    """Returns a space as its kind and the arguments of its constructor.
 
     Raises:
-        TypeError: of a kind that is not known here.
+        TypeError: a space of another kind.
     """
     if isinstance(space, spaces.Box):
         low, high = encode_array(space.low), encode_array(space.high)

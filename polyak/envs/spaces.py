@@ -19,7 +19,7 @@ IMAGE_CHANNELS = (1, 3, 4)
 
 
 class SpaceError(ValueError, AssertionError):
-    """A space does not suit what takes it. Also an AssertionError, which is what Stable-Baselines3 raises there."""
+    """A space does not fit. Also an AssertionError, which Stable-Baselines3 raises in these places."""
 
 
 # --- images ---------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def is_image_space(
     """Whether a space holds images: a Box of three dimensions, uint8, bounded by 0 and 255.
 
     Args:
-        check_channels: also ask for 1, 3 or 4 channels (a stack of frames has more).
+        check_channels: also require 1, 3 or 4 channels (a stack of frames has more).
         normalized_image: images are already floats in [0, 1]: skip the checks of dtype and bounds.
     """
     if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 3:
@@ -228,7 +228,7 @@ def check_shape_equal(space1: spaces.Space, space2: spaces.Space) -> None:
     """Check that two spaces hold arrays of the same shapes under the same keys.
 
     Raises:
-        AssertionError: naming what differs.
+        AssertionError: they differ; the message names keys or shapes.
     """
     if isinstance(space1, spaces.Dict):
         if not isinstance(space2, spaces.Dict) or space1.spaces.keys() != space2.spaces.keys():
@@ -257,7 +257,7 @@ def check_has_entries(space: spaces.Space) -> None:
 
 
 def as_numbers(value: Any) -> np.ndarray | None:
-    """What an environment returned as an array of real numbers; ``None``: it is something else."""
+    """Converts an observation to an array of real numbers; returns ``None`` if it is something else."""
     try:
         array = np.asarray(value)
     except ValueError:  # lists of unequal lengths

@@ -69,7 +69,7 @@ def set_state(env: gym.Env, state: dict[str, Any]) -> None:
 
 
 def attributes_of(holder: Any, skip: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The attributes of an object that may change, as plain data by name.
+    """Returns the attributes of an object that may change, as plain data by name.
 
     Args:
         holder: the object.
@@ -92,7 +92,7 @@ def load_attributes(holder: Any, state: dict[str, Any]) -> None:
 
 
 def states_of_all(state: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
-    """The states of the environments of a vector, one each.
+    """Returns the state of each environment of a vector.
 
     Raises:
         EnvStateError: there are not ``num_envs`` of them.
@@ -117,7 +117,7 @@ def check_class(holder: Any, state: dict[str, Any]) -> None:
 
 
 def layers_of(env: gym.Env) -> Iterator[gym.Env]:
-    """The environment and what it wraps, the outermost first."""
+    """Yields the environment and the ones it wraps, the outermost first."""
     yield env
     while isinstance(env, gym.Wrapper):
         env = env.env
@@ -164,7 +164,7 @@ class _Reader:
     """Converts attributes to plain data. An object that occurs twice is written once and referred to afterwards.
 
     Args:
-        owner: whose attributes they are, for messages.
+        owner: name of the object with the attributes, for messages.
     """
 
     def __init__(self, owner: str) -> None:
@@ -232,7 +232,7 @@ class _Writer:
     """Sets attributes from the output of :class:`_Reader`.
 
     Args:
-        owner: whose attributes they are, for messages.
+        owner: name of the object with the attributes, for messages.
         texts: whether texts may differ from the current ones.
     """
 
@@ -347,7 +347,8 @@ _COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def _states_of(space: spaces.Space) -> list[Any]:
-    """Of the random generators of a space and of its parts, in order; ``None`` of one that has drawn nothing."""
+    """Returns the state of the random generator of each part of a space, in order; ``None`` for one that has drawn
+    nothing."""
     return [None if part._np_random is None else part._np_random.bit_generator.state for part in _parts(space)]
 
 

@@ -69,12 +69,12 @@ def _is_flag(value: Any) -> bool:
 
 
 def check_numbers(env: gym.Env, key: Key, value: Any) -> tuple[int, ...]:
-    """Accept an array of real numbers, or what becomes one. -> its shape
+    """Check that an observation is an array of real numbers, or becomes one; returns its shape.
 
     Args:
         env: the environment that returned it.
-        key: of a Dict or Tuple; None of another space.
-        value: the observation, or what it has under the key.
+        key: key of a Dict or Tuple; None for another space.
+        value: the observation, or its entry under the key.
 
     Raises:
         ValueError: it is something else, such as None, text or complex numbers.
@@ -89,13 +89,13 @@ def check_numbers(env: gym.Env, key: Key, value: Any) -> tuple[int, ...]:
 
 
 def check_whole(env: gym.Env, key: Key, value: Any, dtype: np.dtype) -> None:
-    """Accept an observation that can be stored as integers without loss.
+    """Check that an observation can be stored as integers without loss.
 
     Args:
         env: the environment that returned it.
-        key: of a Dict or Tuple; None of another space.
-        value: the observation, or what it has under the key.
-        dtype: the integers as which it is stored, those of its space.
+        key: key of a Dict or Tuple; None for another space.
+        value: the observation, or its entry under the key.
+        dtype: the integer dtype of its space, in which it is stored.
 
     Raises:
         ValueError: it is not numbers, or some of them have fractions or are too large.
@@ -121,10 +121,10 @@ def check_whole(env: gym.Env, key: Key, value: Any, dtype: np.dtype) -> None:
 
 
 def check_choices(env: gym.Env, observation: Any) -> None:
-    """Accept an observation whose parts in Discrete, MultiDiscrete and MultiBinary spaces lie in them.
+    """Check that the parts of an observation in Discrete, MultiDiscrete and MultiBinary spaces are elements of these.
 
     Raises:
-        ValueError: one does not.
+        ValueError: one is not.
     """
     for key, space in subspaces_of(env.observation_space).items():
         value = observation if key is None else observation[key]
@@ -171,7 +171,7 @@ def check_success(env: gym.Env, info: dict[str, Any]) -> None:
 
 
 MASKS = "action_masks"
-"""The method by which an environment says which choices it allows."""
+"""The name of the method that returns an environment's action masks."""
 
 
 def check_masks_are_a_method(env: gym.Env) -> None:
@@ -203,7 +203,7 @@ def check_has_spaces(env: gym.Env) -> None:
 
 
 def check_same_spaces(described: Sequence[tuple[spaces.Space, spaces.Space]]) -> None:
-    """Accept environments that can be stepped as one: arrays of the same shapes and types, and as many choices.
+    """Check that environments can be stepped as one: arrays of the same shapes and dtypes, and equally many choices.
 
     Bounds may differ.
 
@@ -211,7 +211,7 @@ def check_same_spaces(described: Sequence[tuple[spaces.Space, spaces.Space]]) ->
         described: observation and action space of each environment.
 
     Raises:
-        ValueError: naming the environment whose space does not fit that of the first.
+        ValueError: an environment's space does not fit that of the first; the message names it.
     """
     for index, pair in enumerate(described):
         for name, first, other in zip(("observation", "action"), described[0], pair, strict=True):
@@ -223,7 +223,7 @@ def check_same_spaces(described: Sequence[tuple[spaces.Space, spaces.Space]]) ->
 
 
 def _fingerprint(space: spaces.Space) -> Any:
-    """What two spaces must have in common."""
+    """Returns the properties that two spaces must share."""
     if isinstance(space, spaces.Dict):
         return {key: _fingerprint(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

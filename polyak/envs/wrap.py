@@ -24,7 +24,7 @@ def as_vec_env(
 
     A single environment gets a :class:`~polyak.envs.Monitor` (unless it has one or ``monitor_wrapper`` is false) and
     becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted, and so is a batch of environments in tensors,
-    such as :mod:`polyak.envs.tensor` has. Tuple and nested observations become a Dict of their parts, see
+    such as those of :mod:`polyak.envs.tensor`. Tuple and nested observations become a Dict of their parts, see
     :class:`~polyak.envs.NamedObservation`. Channels-last images become channels-first.
 
     Args:
@@ -82,7 +82,7 @@ def check_is_env(given: Any) -> None:
 
 
 def _way_out(given: Any) -> str:
-    """The fix, where something was given of which environments are made."""
+    """Returns the fix for an argument from which environments can be made."""
     if isinstance(given, list | tuple):
         if given and all(isinstance(item, str) for item in given):
             return f" Of several: make_vec_env({given[0]!r}, n_envs={len(given)})."

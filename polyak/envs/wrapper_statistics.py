@@ -1,7 +1,7 @@
 """Running statistics that wrappers of environments hold, such as Gymnasium's ``NormalizeObservation``.
 
-They are found by what they are: an attribute of a wrapper with a mean, a variance, a count and an ``update``. Those of
-``VecNormalize`` are not among them: a model knows these, see :mod:`polyak.envs.normalisation`.
+They are found by structure: an attribute of a wrapper with a mean, a variance, a count and an ``update``. The
+statistics of ``VecNormalize`` are excluded: a model holds these, see :mod:`polyak.envs.normalisation`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ read from an environment, also whether it is updated further; ``None``: the wrap
 
 
 def found_in(env: Any, shared: bool = False) -> Found:
-    """The statistics in an environment and its wrappers, or in a vector of them and its wrappers: copies.
+    """Returns copies of the statistics in an environment and its wrappers, or in a vector of them and its wrappers.
 
     Args:
-        env: whatever has what it wraps in ``env.env``.
-        shared: what to note of them.
+        env: an object whose wrapped object is ``env.env``.
+        shared: the value of their entry ``"shared"``: whether they are of all environments together.
     """
     return {
         key: {
@@ -52,7 +52,7 @@ def put_into(env: Any, found: Found) -> None:
 
 
 def _held(env: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Each of the statistics with its name and its wrapper, the outermost first."""
+    """Yields each of the statistics with its name and its wrapper, the outermost first."""
     met: dict[str, int] = {}
     layer = env
     while layer is not None:
@@ -87,12 +87,12 @@ def have_data(found: list[Found]) -> bool:
 
 
 def for_envs(found: list[Found], number: int) -> list[Found]:
-    """The statistics of some environments for a ``number`` of them: each its own, or else those of all together."""
+    """Returns the statistics for ``number`` environments: one's own for each, or else those of all together."""
     return found if len(found) == number else [merged(found)] * number
 
 
 def merged(found: list[Found]) -> Found:
-    """Those of all the samples that several environments have seen."""
+    """Returns the statistics of all samples of several environments together."""
     together: Found = {}
     for key, first in (found[0] if found else {}).items():
         parts = [first] if first["shared"] else [each[key] for each in found if key in each]
@@ -124,10 +124,10 @@ MISSING, OWN = "it has none", "it has seen data of its own"
 
 
 def checked(found: Any) -> list[Found]:
-    """What a file holds, if it is what :func:`found_in` gives for some environments.
+    """Returns the content of a file, after checking that it is a list of results of :func:`found_in`.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is not such a list.
     """
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise ValueError("the statistics of wrappers are no list with a dict for each environment: it is damaged.")
@@ -135,7 +135,7 @@ def checked(found: Any) -> list[Found]:
         values: Any = one if isinstance(one, Mapping) else {}
         mean, var, count = (values.get(name) for name in ("mean", "var", "count"))
         if not (
-            key.replace(".", "").replace("/", "").isidentifier()  # it is printed
+            key.replace(".", "").replace("/", "").isidentifier()  # a name is printed
             and all(
                 isinstance(part, np.ndarray) and part.dtype.kind == "f" and np.isfinite(part).all()
                 for part in (mean, var)
@@ -158,4 +158,4 @@ def _shapes(found: Found) -> dict[str, tuple[int, ...]]:
 
 
 KEPT = ("mean", "var", "count", "shared")
-"""What a file holds of each."""
+"""The entries that a file holds for each of the statistics."""

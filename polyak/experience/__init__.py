@@ -1,4 +1,4 @@
-"""The record of experience and what it goes through until it is learned from: storage, samplers, relabelling,
+"""The record of experience and its way from the environment to the learner: storage, samplers, relabelling,
 datasets."""
 
 from polyak.experience.base_buffer import BaseBuffer

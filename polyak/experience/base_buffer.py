@@ -1,4 +1,4 @@
-"""What every buffer shares: sizes, device, random numbers, conversion to tensors."""
+"""The base of all buffers: sizes, device, random numbers, conversion to tensors."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def single_dtype(dtype: Any) -> Any:
 
 
 def observation_dtype(space: spaces.Space, shape: Any = None, stored: Callable[[Any], Any] = np.dtype) -> np.dtype:
-    """The numpy type of one stored observation: a subarray, or for a Dict space a record of subarrays.
+    """Returns the numpy type of one stored observation: a subarray, or for a Dict space a record of subarrays.
 
     Args:
-        shape: of it, for a Dict a dict of these; ``None``: as the space has it.
-        stored: from the type of the space to that of what is stored.
+        shape: shape of an observation, for a Dict a dict of these; ``None``: the shape of the space.
+        stored: maps the dtype of the space to the stored dtype.
     """
     if isinstance(space, spaces.Dict):
         parts = {key: (sub, shape and shape[key], stored) for key, sub in space.spaces.items()}
@@ -62,17 +62,17 @@ class BaseBuffer(Randomness, ABC):
     """Fixed-size storage of the experience of ``n_envs`` parallel environments.
 
     Args:
-        buffer_size: number of steps kept; subclasses say of what.
+        buffer_size: number of steps kept; see the subclasses for its unit.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
         action_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, whose actions are stored
-            flat, as the policy gives them.
-        device: where sampled tensors go; "auto" takes the GPU if there is one. What is stored stays in main memory.
+            flat, as the policy returns them.
+        device: device of sampled tensors; "auto" takes the GPU if there is one. Rows stay in main memory.
         n_envs: number of parallel environments.
     """
 
     pos, full = 0, False
     prepared: ClassVar[Callable[[BaseBuffer], None] | None] = None
-    """Called with every new buffer, once its sizes are known."""
+    """Called with every new buffer after its sizes are set."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class BaseBuffer(Randomness, ABC):
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = torch.device(device)
-        self._obs_batch: Any = self._with_envs(self.obs_shape)  # shapes of what one vectorised step brings
+        self._obs_batch: Any = self._with_envs(self.obs_shape)  # shapes of one vectorised step
         self._action_batch, self._scalar_batch = (self.n_envs, self.action_dim), (self.n_envs,)
         if BaseBuffer.prepared is not None:
             BaseBuffer.prepared(self)
@@ -118,7 +118,7 @@ class BaseBuffer(Randomness, ABC):
         """Add one vectorised step."""
 
     def extend(self, *args: Any, **kwargs: Any) -> None:
-        """Add several vectorised steps: each argument is a sequence over time of what :meth:`add` takes."""
+        """Add several vectorised steps: each argument is a sequence over time of arguments of :meth:`add`."""
         for step in zip(*args, *kwargs.values(), strict=True):
             self.add(*step[: len(args)], **dict(zip(kwargs, step[len(args) :], strict=True)))
 

@@ -14,18 +14,19 @@ from polyak.experience.step import AFTER, NO_EXTRAS
 ArrayObs = Union[np.ndarray, "dict[str, np.ndarray]"]
 """A batch of observations: one array [B, ...], or one per key of a Dict space."""
 TensorObs = Union[Tensor, "dict[str, Tensor]"]
-"""The same as tensors."""
+"""Observations as tensors."""
 
 
 class ReplayBufferSamples(NamedTuple):
-    """What a replay buffer hands out (SB3's fields, then ours). ``discounts`` is None for one-step samples.
+    """A minibatch of a replay buffer (Stable-Baselines3's fields, then further ones). ``discounts`` is None for
+    one-step samples.
 
     With n-step returns ``rewards`` is the discounted sum over the window, ``next_observations`` and ``dones`` belong to
-    the window's last step, and ``discounts`` is gamma**k for the k steps in it.
-    ``dones`` is 1 only where the episode really terminated; a time limit leaves it 0.
+    the window's last step, and ``discounts`` is gamma**k for the k steps in it. ``dones`` is 1 only where the episode
+    terminated; a time limit leaves it 0.
 
-    Of sequences all but ``weights`` and ``indices`` have a second axis, of L steps: [B, L, ...]. Where ``valid`` is
-    False the episode is over: the last row is repeated there, with rewards 0.
+    For sequences, all fields but ``weights`` and ``indices`` have a second axis, of L steps: [B, L, ...]. Where
+    ``valid`` is False the episode is over: the last row is repeated there, with rewards 0.
     """
 
     observations: TensorObs  # [B, ...]
@@ -56,7 +57,7 @@ class RolloutBufferSamples(NamedTuple):
 
     @property
     def extras(self) -> dict[str, Tensor]:
-        """None: programs take these six fields apart."""
+        """The further columns: none, since programs unpack these six fields."""
         return NO_EXTRAS
 
 
@@ -97,13 +98,13 @@ class DictRolloutBufferSamples(RolloutBufferSamples):
 
 
 class Transition(NamedTuple):
-    """What learners eat: one minibatch of (possibly n-step) transitions.
+    """A minibatch of (possibly n-step) transitions for the learner.
 
     ``discounts`` already holds gamma**k and is 0 where the k-th successor is terminal, so that every
-    temporal-difference target reads ``rewards + discounts * value(next_observations)`` whatever n is.
+    temporal-difference target is ``rewards + discounts * value(next_observations)`` for any n.
 
-    Of sequences all but ``weights`` have a second axis, of L steps: [B, L, ...]. Where ``valid`` is False the episode
-    is over: the last row is repeated there, with rewards and discounts 0.
+    For sequences, all fields but ``weights`` have a second axis, of L steps: [B, L, ...]. Where ``valid`` is False the
+    episode is over: the last row is repeated there, with rewards and discounts 0.
     """
 
     observations: TensorObs  # [B, ...]
@@ -163,7 +164,7 @@ class TransitionColumns(NamedTuple):
 
 
 class Span(NamedTuple):
-    """How n-step transitions are made of the rows of a ring of E environments."""
+    """Describes how n-step transitions are made of the rows of a ring of E environments."""
 
     offsets: Tensor  # [n] int64: how far the rows of a transition are from its first
     powers: Tensor  # [n + 1] float64: of the discount of one step
@@ -180,7 +181,7 @@ class Span(NamedTuple):
         return rows, torch.stack(belongs, 1)
 
     def rewards(self, columns: TransitionColumns, first: Tensor) -> Tensor:
-        """Their discounted sums: [B]"""
+        """Returns the discounted sums of rewards: [B]"""
         rows, belongs = self.parts(columns, first)
         return (columns.rewards[rows] * belongs * self.powers[:-1]).sum(1).float()
 
@@ -194,8 +195,8 @@ class Span(NamedTuple):
 class TransitionRows(NamedTuple):
     """Some rows of a replay buffer, to be gathered by the learner, as :class:`RolloutRows` are.
 
-    It has the fields of :class:`Transition`, each gathered whenever it is read; to read them again ask for
-    :meth:`gathered` first. Observations of 64 bits come as float32, to which networks would convert them.
+    It has the fields of :class:`Transition`, each gathered whenever it is read; call :meth:`gathered` first to read
+    them repeatedly. Observations of 64 bits become float32, to which networks would convert them.
     """
 
     columns: TransitionColumns
@@ -245,7 +246,7 @@ class TransitionRows(NamedTuple):
 
     @property
     def valid(self) -> None:
-        """None: these are no sequences."""
+        """None: these are not sequences."""
         return None
 
     def gathered(self) -> Transition:
@@ -278,9 +279,9 @@ def _gather(column: TensorObs, rows: Tensor) -> Any:
 
 
 def single_precision(obs: Any) -> Any:
-    """float64 as float32, to which the networks would convert it at every use; other types as they are.
+    """Converts float64 to float32, as the networks would at every use; other dtypes are unchanged.
 
-    Of tensors, arrays, or dicts of them.
+    ``obs`` is a tensor, an array, or a dict of them.
     """
     if isinstance(obs, dict):
         return {key: single_precision(entry) for key, entry in obs.items()}
@@ -300,5 +301,5 @@ def _unbind(rows: TensorObs | None, parts: int) -> Sequence[TensorObs | None]:
 
 
 def _scalars(column: Tensor) -> Tensor:
-    """One number per row, [B] or [B, 1] -> [B]; of sequences [B, L, 1] -> [B, L]."""
+    """Flattens one number per row, [B] or [B, 1] -> [B]; for sequences [B, L, 1] -> [B, L]."""
     return column.squeeze(-1) if column.ndim == 3 else column.reshape(-1)

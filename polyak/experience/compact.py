@@ -31,7 +31,7 @@ class ReadOnce(Ring, ABC):
 
     records: Records
     stacks: Mapping[str | None, Any]
-    """Entry of the observations (``None`` if they have none) -> its frames."""
+    """The frames of each image entry of the observations (key ``None`` if the observation is not a dict)."""
 
     @abstractmethod
     def _successors(self, cells: Any, places: Array) -> Column:
@@ -171,7 +171,7 @@ class CompactRing(ReadOnce):
         """Numbers [n_envs, C] of the frames that are about to be written."""
         stack = self.stacks[key]
         stack.make_room(at)
-        pending = self._pending_numbers.get(key, now)  # where there are none yet, nothing continues
+        pending = self._pending_numbers.get(key, now)  # without pending numbers, no row continues
         numbers = np.stack([pending[env] if continues[env] else stack.start(now[env]) for env in range(self.n_envs)])
         stack.note(at, numbers)
         return numbers
@@ -217,7 +217,8 @@ class CompactRing(ReadOnce):
         return self.copies()
 
     def exceptions(self, cells: np.ndarray) -> tuple[np.ndarray, Column]:
-        """Which of ``cells`` are not followed by the next row, and the stored form of their successors; in numpy."""
+        """Returns the places of the ``cells`` whose successor is not the next row, and the stored form of these
+        successors; in numpy."""
         rows = self._side_row[cells]
         places = np.flatnonzero(rows)
         return places, self._side.take(rows[places] - 1, "observations")

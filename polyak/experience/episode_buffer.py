@@ -13,17 +13,17 @@ from polyak.experience.step import Step
 
 
 class EpisodeBuffer(RolloutBuffer):
-    """A rollout that takes as many steps as its episodes take, and hands out the rows of those episodes alone.
+    """A rollout of as many steps as its episodes take, whose minibatches hold the rows of those episodes alone.
 
-    The first ``episodes`` to begin count, in whatever environment. Those that end first would not do: a sample of them
-    has too many short episodes. While the last ones continue, the other environments make steps that do not count.
+    The first ``episodes`` to begin count, in any environment. Counting the first to end would favour short episodes.
+    While the last ones continue, the other environments make steps that do not count.
 
     Attributes:
-        episodes: how many count; set before each rollout.
+        episodes: number of episodes that count; set before each rollout.
         counted: [steps, n_envs] bool, which rows belong to them.
 
     Args:
-        buffer_size: steps of each environment for which there is room at first; it grows.
+        buffer_size: initial capacity in steps of each environment; it grows.
         *args, **kwargs: see :class:`RolloutBuffer`.
     """
 

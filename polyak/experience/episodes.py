@@ -1,4 +1,4 @@
-"""Where the episodes of a ring of transitions begin and end."""
+"""The bounds of the episodes in a ring of transitions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Episodes:
         return self._last.reshape(-1)[cells] > 0
 
     def finished_cells(self) -> np.ndarray:
-        """Cells, in order, whose episode has ended; up to half of them may have been overwritten since."""
+        """Returns the cells, in order, whose episode has ended; up to half of them may have been overwritten since."""
         if self._finished is None or 2 * self._overwritten > len(self._finished):
             self._finished, self._overwritten = np.flatnonzero(self._last), 0
         return self._finished

@@ -7,14 +7,24 @@ stack: a plane is shared only after its bytes were compared, and planes that can
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Literal
+
 import numpy as np
 import torch
 
+from polyak.arrays import aligned
 from polyak.experience.memory import check_memory, zeros
+
+Compression = Literal["lz4"]
+"""How images are compressed that travel to another process."""
 
 MOST_CHANNELS = 64
 SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes
 TRIAL_ROWS = 256  # after so many rows the share of repeated planes is known
+TRIAL_STEPS = 8
+"""After so many steps of a chunk it is known whether images are stacks of frames."""
 
 
 def find_stacks(observation: np.dtype) -> dict[str | None, np.dtype]:
@@ -34,8 +44,8 @@ def _may_be_stack(dtype: np.dtype) -> bool:
 class FrameStack:
     """Planes of one image entry of the observations of a ring [steps, envs].
 
-    Planes are numbered in order of arrival; -1 is the empty plane, with which frame stacks are padded. Rows leave in
-    the order they came, so the planes still in use are always a contiguous range of numbers.
+    Planes are numbered in order of arrival; -1 is the empty plane, with which frame stacks are padded. Rows are removed
+    in the order of their arrival, so the planes in use are always a contiguous range of numbers.
 
     Args:
         dtype: uint8 subarray [C, H, W].
@@ -44,7 +54,7 @@ class FrameStack:
     Attributes:
         planes: [capacity + 1, H * W]; number n has its place at ``n % capacity + 1``, the empty plane at 0.
         head, tail: numbers in use are at least ``tail`` and less than ``head``.
-        appended: how many planes were ever put in.
+        appended: number of planes ever added.
     """
 
     def __init__(self, dtype: np.dtype, steps: int, envs: int, on_disk: bool = False):
@@ -83,7 +93,7 @@ class FrameStack:
         self.tail = int(oldest) if oldest >= 0 else self.head
 
     def note(self, slot: int, numbers: np.ndarray) -> None:
-        """Note what the slot's observations [envs, C] need."""
+        """Record the planes that the slot's observations [envs, C] use."""
         self._low[slot] = np.where(numbers < 0, self.head, numbers).min()
         self._rows += self.envs
         if self._rows - self.envs < TRIAL_ROWS <= self._rows and self._projected() > self.capacity:
@@ -101,7 +111,8 @@ class FrameStack:
         return numbers
 
     def follow(self, frames: np.ndarray, previous: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Number an observation [C, H, W] that came after ``previous``, whose planes have these numbers: [C]."""
+        """Returns the plane numbers [C] of an observation [C, H, W] that follows ``previous``, whose planes have
+        ``numbers``."""
         for shift in [self.shift, *self._shifts]:
             if shift < self.channels and np.array_equal(frames[:-shift], previous[shift:]):
                 self.shift = shift
@@ -157,7 +168,7 @@ class FrameStack:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        # made by numpy, which asks the system for large pages: a random read then costs a fifth less
+        # allocated by numpy, which requests large pages from the system: a random read then costs a fifth less
         self.planes = torch.from_numpy(zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8, self.on_disk))
 
     def _resize(self, capacity: int) -> None:
@@ -175,3 +186,92 @@ class FrameStack:
         for start in range(0, len(held), 4096):
             part = slice(start, start + 4096)
             self.planes.numpy()[after[part]] = planes.numpy()[before[part]]
+
+
+class SentImages:
+    """Images [..., C, H, W] that come out of a pickle as an array. Frames that several of one pickle have travel once.
+
+    Args:
+        frames: [K, H, W], perhaps :class:`Compressed`.
+        numbers: [..., C] of the frames.
+    """
+
+    def __init__(self, frames: Any, numbers: np.ndarray) -> None:
+        self.frames, self.numbers = frames, numbers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _images, (self.frames, self.numbers)
+
+
+class Compressed:
+    """An array of bytes that is compressed in a pickle, and comes out of it as it was, read-only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        packed = lz4().compress(np.ascontiguousarray(self.array), store_size=False)
+        return _decompressed, (np.frombuffer(packed, np.uint8), self.array.shape)
+
+
+def lz4() -> Any:
+    """The module that compresses.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        return import_module("lz4.block")
+    except ImportError as error:
+        raise ImportError("compression='lz4' needs lz4: pip install 'polyak[scale]'") from error
+
+
+def _images(frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    found = aligned((*numbers.shape, *frames.shape[1:]), frames.dtype)
+    np.take(frames, numbers, 0, found, "clip")
+    return found
+
+
+def _decompressed(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    content = lz4().decompress(packed, uncompressed_size=int(np.prod(shape)))
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def as_sent(
+    seen: np.ndarray,
+    others: Sequence[np.ndarray] = (),
+    after: Sequence[tuple[int, np.ndarray]] = (),
+    compression: Compression | None = None,
+) -> list[Any]:
+    """Observations as they travel to another process: of stacked images every frame once. Others are as they were.
+
+    Args:
+        seen: [T, N, ...] one after another, of N environments.
+        others: [K, ...] each, further ones, that followed some of these.
+        after: of each of these, the step and the environments [K] of those that they followed.
+        compression: of bytes.
+
+    Returns:
+        ``seen`` and the others, as what comes out of a pickle as an array.
+    """
+    compressed: Any = Compressed if compression else np.asarray
+    plain = [compressed(each) if each.dtype == np.uint8 else each for each in (seen, *others)]
+    dtype = np.dtype((seen.dtype, seen.shape[2:]))
+    if not (seen.ndim == 5 and _may_be_stack(dtype)):
+        return plain
+    steps, envs, channels = seen.shape[:3]
+    stack, numbers = FrameStack(dtype, steps, envs), np.empty((steps, envs, channels), np.int64)
+    for env in range(envs):  # so that like frames are near each other, which compression needs
+        numbers[0, env] = stack.start(seen[0, env])
+        for step in range(1, steps):
+            numbers[step, env] = stack.follow(seen[step, env], seen[step - 1, env], numbers[step - 1, env])
+            if (env, step) == (0, TRIAL_STEPS) and 2 * stack.head > step * channels:
+                return plain
+    found = [numbers]
+    for images, (step, rows) in zip(others, after, strict=True):
+        own = [stack.follow(*each) for each in zip(images, seen[step, rows], numbers[step, rows], strict=True)]
+        found.append(np.array(own, np.int64).reshape(-1, channels))
+    first = min(int(each.min(initial=0)) for each in found)  # -1, if there is an empty plane
+    planes = stack.planes.numpy()[first + 1 : stack.head + 1].reshape(-1, *stack.plane_shape)
+    sent = compressed(planes)
+    return [SentImages(sent, (each - first).astype(np.int32)) for each in found]

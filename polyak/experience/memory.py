@@ -25,8 +25,8 @@ class InsufficientMemoryError(MemoryError, ValueError):
 
 
 def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes this process can still use: free memory of the machine, of its container, or under the process's own limits
-    (``ulimit``); None if none is known."""
+    """Returns the bytes this process can still use: free memory of the machine, of its container, or under the
+    process's own limits (``ulimit``); None if none is known."""
     found = (_free_on_machine(), _free_in_container(cgroup), _free_under_limits())
     known = [free for free in found if free is not None]
     return min(known, default=None)
@@ -64,7 +64,7 @@ def _free_in_container(cgroup: Path) -> int | None:
 
 
 def _free_under_limits() -> int | None:
-    """What the process may still allocate, if it is limited (``ulimit -v``, ``ulimit -d``)."""
+    """Returns the bytes the process may still allocate, if it is limited (``ulimit -v``, ``ulimit -d``)."""
     try:
         import resource
     except ImportError:  # not on this system
@@ -112,7 +112,8 @@ def zeros(shape: Any, dtype: Any, on_disk: bool = False) -> np.ndarray:
 
 @contextmanager
 def overcommitted() -> Iterator[None]:
-    """Within the block :func:`check_memory` warns where it would refuse: what is never written to takes no memory."""
+    """Lets :func:`check_memory` warn instead of refusing within the block: memory that is never written to takes no
+    room."""
     token = _REFUSES.set(False)
     try:
         yield
@@ -126,7 +127,7 @@ def check_memory(needed: int, what: str, ways_out: str = "") -> None:
     Args:
         needed: bytes.
         what: the thing to be allocated, with the arguments that size it; starts the message.
-        ways_out: what the user can change.
+        ways_out: the options that the user can change.
     Raises:
         InsufficientMemoryError: ``needed`` is more than the free memory, outside of :func:`overcommitted`.
     """

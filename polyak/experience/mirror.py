@@ -1,8 +1,8 @@
-"""A ring's rows on a device as well, so that minibatches are gathered where they are learned from.
+"""A copy of a ring's rows on a device, so that minibatches are gathered on the learner's device.
 
-Main memory stays the truth, and knows nothing of its mirrors: before a mirror is read it asks the ring what was written
-since the last time, and uploads that in one piece, or two where the ring begins again. It is read as the ring is, and
-returns the same bits as tensors: everything that follows is the same for both.
+The ring in main memory is authoritative and does not depend on its mirrors: before a mirror is read, it uploads the
+rows written since the last time, in one piece, or two where the ring wraps around. It is read like the ring and returns
+the same bits as tensors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Mirror(Ring):
     """A ring on a device that follows one in main memory.
 
     Args:
-        ring: of which both observations of a transition lie in one record.
-        device: takes all memory that the full ring needs at once.
+        ring: a ring whose records hold both observations of a transition.
+        device: the memory of the full ring is allocated on it at once.
     """
 
     def __init__(self, ring: Ring, device: torch.device):
@@ -41,11 +41,11 @@ class Mirror(Ring):
         return (first % self.length, count) if 0 <= count < self.length else (0, ring.filled)
 
     def stale(self) -> int:
-        """How many transitions the next :meth:`update` uploads."""
+        """Returns the number of transitions that the next :meth:`update` uploads."""
         return self._stale()[1] * self.n_envs
 
     def update(self) -> None:
-        """Take over what was written."""
+        """Upload the rows that were written since the last update."""
         ours, theirs = self.records, self._ring.records
         assert ours is not None
         assert theirs is not None
@@ -96,7 +96,7 @@ class DeviceFrames:
         self._planes = Records(plane, len(stack.planes), 1, device)
 
     def update(self) -> None:
-        """Upload the planes that came since the last time and are still in use."""
+        """Upload the planes that were added since the last update and are still in use."""
         stack = self._stack
         count = min(stack.appended - self._seen, stack.head - stack.tail)
         for piece in pieces((stack.head - count) % stack.capacity, count, stack.capacity):

@@ -1,4 +1,4 @@
-"""Where a replay buffer's rows are: whether there is memory for them, and where batches of them are gathered."""
+"""The placement of a replay buffer's rows: memory checks, and the device on which batches are gathered."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def check_size(layout: np.dtype, cells: int, compact: bool, observation_space: s
 
 
 class Placement:
-    """Keeps a :class:`~polyak.experience.mirror.Mirror` of a ring where that is wanted.
+    """Keeps a :class:`~polyak.experience.mirror.Mirror` of a ring if one is chosen.
 
-    A mirror takes its memory when it is first needed, or at once if it was asked for by name. Pickles and copies leave
+    A mirror allocates its memory at the first use, or at once if its device was given by name. Pickles and copies leave
     it out.
 
     Args:
-        choice: "cpu": in main memory only. A device: there as well; it must be the one that batches go to. "auto":
-            there as well if it is a GPU, at most half of whose free memory is needed.
-        device: where batches go.
-        obstacle: why batches must be made in main memory whatever is chosen, if so.
+        choice: "cpu": main memory only. A device: also on that device, which must be that of the batches. "auto": also
+            on the device of the batches, if it is a GPU and at most half of its free memory is needed.
+        device: device of the batches.
+        obstacle: the reason why batches must be made in main memory, if there is one.
 
     Raises:
         ValueError: the device by that name does not exist or gets no batches, or there is an obstacle.
@@ -66,12 +66,12 @@ class Placement:
             _check(choice, device, obstacle)
 
     def source(self, ring: Ring, device: torch.device, rows: int) -> Ring:
-        """What to gather the next batch from.
+        """Returns the ring or mirror from which the next batch is gathered.
 
         Args:
-            ring: the truth.
-            device: where batches go.
-            rows: how many will be drawn.
+            ring: the ring in main memory.
+            device: device of the batches.
+            rows: number of rows in the batch.
         """
         mirror = None if self.never else self.mirror(ring, device)
         if mirror is None or ring.loans:  # a view that still exists may be written into
@@ -84,10 +84,10 @@ class Placement:
         return mirror
 
     def mirror(self, ring: Ring, device: torch.device) -> Mirror | None:
-        """The mirror, if there is to be one: decided once for a device and a size of the ring.
+        """Returns the mirror, or ``None``; decided once for a device and a size of the ring.
 
         Raises:
-            InsufficientMemoryError: it was asked for by name, and the device's memory cannot take it.
+            InsufficientMemoryError: its device was given by name, and has too little free memory.
         """
         needed = device, ring.nbytes
         if self._made_for != needed:
@@ -126,7 +126,7 @@ def _parse(choice: torch.device | str) -> torch.device:
 
 
 def _check(choice: torch.device | str, device: torch.device, obstacle: str | None) -> None:
-    """Refuse a device that was asked for in vain."""
+    """Refuse a chosen device that cannot be used."""
     wanted, otherwise = _parse(choice), "Use storage_device='auto' or 'cpu'."
     elsewhere = None not in (wanted.index, device.index) and wanted.index != device.index
     if wanted.type == "cuda" and not torch.cuda.is_available():

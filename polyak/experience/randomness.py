@@ -13,22 +13,21 @@ _LENGTH = 624
 class Randomness:
     """Draws from numpy's global stream until it is seeded, then from a stream of its own.
 
-    The global stream is the default because that is what Stable-Baselines3 draws from: an equal seed gives equal
-    batches there and here.
+    The global stream is the default because Stable-Baselines3 draws from it: equal seeds give equal batches in both.
     """
 
     rng: np.random.RandomState = np.random.mtrand._rand
     """The stream in use."""
 
     def seed(self, seed: int | None = None) -> None:
-        """Restart with a stream of its own; None goes back to numpy's global one."""
+        """Restart with a stream of its own; None returns to numpy's global one."""
         if seed is None:
             vars(self).pop("rng", None)
         else:
             self.rng = np.random.RandomState(seed % 2**32)
 
     def rng_state(self) -> dict[str, Any] | None:
-        """Its own stream's state as JSON values; None while it draws from the global one."""
+        """Returns its own stream's state as JSON values; None while it draws from the global one."""
         if "rng" not in vars(self):
             return None
         state = self.rng.get_state(legacy=False)
@@ -36,7 +35,7 @@ class Randomness:
         return {"state": inner, "has_gauss": int(state["has_gauss"]), "gauss": float(state["gauss"])}
 
     def load_rng_state(self, state: dict[str, Any] | None) -> None:
-        """Take back what :meth:`rng_state` returned."""
+        """Restore a state that :meth:`rng_state` returned."""
         if state is None:
             vars(self).pop("rng", None)
             return

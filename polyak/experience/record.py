@@ -5,7 +5,7 @@ Names in use:
     observations, actions, rewards, next_observations   [T, N, ...]   the successor is the true one, also where the
                                                                       environment has begun another episode
     terminated, truncated                               [T, N] bool   never mixed into one flag
-    discounts, weights, valid                           [B] or [B, L] what sampling adds
+    discounts, weights, valid                           [B] or [B, L] added by sampling
 
 Further columns are declared by a :class:`~polyak.experience.schema.Schema`.
 """
@@ -74,7 +74,7 @@ class Experience(Mapping[str, Column]):
         return self.columns["terminated"] | self.columns["truncated"]
 
     def layout(self) -> np.dtype:
-        """The numpy type of a row: a record with a field for each column, of which a :class:`Ring` can be made."""
+        """The numpy type of a row: a record with a field for each column, from which a :class:`Ring` can be made."""
         return _layout(self.columns, len(self.lead))
 
     def map(self, function: Callable[[Array], Array]) -> Experience:
@@ -82,11 +82,11 @@ class Experience(Mapping[str, Column]):
         return Experience(arrays.mapped(function, self.columns))
 
     def plus(self, **columns: Column) -> Experience:
-        """With further columns, or others by the same names."""
+        """Returns the experience with further columns, which replace those of the same names."""
         return Experience({**self.columns, **columns})
 
     def to(self, device: torch.device | str | None) -> Experience:
-        """In numpy (``None``) or on a torch device; itself where it is there already."""
+        """Returns the experience in numpy (``None``) or on a torch device; itself if it is there already."""
         target = None if device is None else torch.device(device)
         here = self.device
         if here == target:

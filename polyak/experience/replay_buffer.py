@@ -59,7 +59,7 @@ _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
 class _Draw(NamedTuple):
-    """What the sampler chose: slots [B], cells [B] (slot and environment in one number), importance weights."""
+    """The sampler's choice: slots [B], cells [B] (slot and environment in one number), importance weights."""
 
     rows: np.ndarray
     cells: np.ndarray
@@ -88,7 +88,7 @@ class ReplayBuffer(BaseBuffer):
 
     Windows of ``n_steps`` never cross the end of an episode or the newest row. Where the window ends at a time limit
     (``infos[i]["TimeLimit.truncated"]``) or at the newest row, the sample's ``dones`` is 0 and ``next_observations`` is
-    the true successor: it is bootstrapped from; at a termination ``dones`` is 1.
+    the true successor, whose value is bootstrapped; at a termination ``dones`` is 1.
 
     Args:
         buffer_size: transitions kept in all; each environment gets ``buffer_size // n_envs`` steps, which is also the
@@ -101,23 +101,24 @@ class ReplayBuffer(BaseBuffer):
         n_steps: length of the returns; above 1 the samples carry ``discounts``. (least, most) draws a length for each
             sample.
         gamma: discount of one step within the n-step returns.
-        reduce: what becomes of a window; None: an n-step return, ``NStep(n_steps, gamma)``. With
+        reduce: the reduction of a window; None: an n-step return, ``NStep(n_steps, gamma)``. With
             :class:`~polyak.experience.sampling.reduce.Sequence` all batches have a second axis, of time.
-        columns: what else each row holds: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
-            bring them as ``extras``, and every batch has them.
-        seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
-        in_tensors: rows are tensors on ``device`` and nowhere else, which steps bring; float64 is stored as float32.
-            Which rows are drawn is decided in main memory, which never waits for the device, but with hindsight.
-        storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
-            same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
-            most half of whose free memory is needed. "disk": in a temporary file instead of in main memory, which holds
-            as much of it as there is room; the file goes with the buffer. Batches to be normalised or relabelled are
-            gathered in main memory all the same, and so are all while a view of a column is held, such as
-            ``buffer.rewards``.
+        columns: further columns of each row: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
+            have them in ``extras``, and every batch has them.
+        seed: seed of the sampler, the relabelling and the choice of environments; None draws from numpy's global
+            stream.
+        in_tensors: rows are tensors on ``device`` alone, as are the steps; float64 is stored as float32. The indices of
+            batches are drawn in main memory, which never waits for the device, except with hindsight.
+        storage_device: a device that also keeps the rows, so that batches are gathered there; the samples are the same
+            bits. "cpu": none. A device: that one; it must be ``device``. "auto": ``device``, if it is a GPU and at most
+            half of its free memory is needed. "disk": a temporary file replaces main memory, which caches as much of it
+            as there is room; the file is deleted with the buffer. Batches to be normalised or relabelled are still
+            gathered in main memory, and so are all batches while a view of a column, such as ``buffer.rewards``, is
+            held.
 
     Raises:
-        InsufficientMemoryError: the full buffer would not fit into the memory that is free, or into the device's.
-        ValueError: an argument is out of range, or two contradict each other; names them.
+        InsufficientMemoryError: the full buffer would not fit into the free memory, or into the device's.
+        ValueError: an argument is out of range, or two contradict each other; the message names them.
     """
 
     observations, next_observations, actions, rewards, dones, timeouts = map(_column, COLUMNS)
@@ -203,7 +204,7 @@ class ReplayBuffer(BaseBuffer):
         self.storage = self._make_storage()
         wide = (part.dtype == np.float64 for part in subspaces_of(observation_space).values())
         self._wide = not in_tensors and any(wide)
-        if self._placement.asked:  # what cannot be had is an error now, not at the first batch
+        if self._placement.asked:  # an impossible choice is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
         self._drawn: _Draw | None = None
         self.reset()
@@ -219,7 +220,7 @@ class ReplayBuffer(BaseBuffer):
                 part.seed(None if seed is None else int(self.rng.randint(2**31)))
 
     _maybe_cast_dtype = staticmethod(single_dtype)
-    """Of actions, to that in which they are stored."""
+    """Converts actions to the dtype in which they are stored."""
 
     @property
     def layout(self) -> np.dtype:
@@ -260,24 +261,24 @@ class ReplayBuffer(BaseBuffer):
         Args:
             obs, next_obs: [n_envs, ...] or a dict of these. At the end of an episode ``next_obs`` is its true final
                 observation, not the first one of the next episode.
-            action: [n_envs, action_dim], as the learner wants them (scaled).
+            action: [n_envs, action_dim], in the learner's units (scaled).
             reward, done: [n_envs]; ``done`` marks terminations and truncations.
             infos: one dict per environment; "TimeLimit.truncated" is read, and HER's copy_info_dict keeps all.
-            extras: name -> [n_envs, ...], of all ``columns``.
+            extras: name -> [n_envs, ...], for all ``columns``.
 
         Raises:
-            ValueError: something has another shape than it must have, or a column is missing or unknown.
+            ValueError: an argument has a wrong shape, or a column is missing or unknown.
         """
         self._write(obs, next_obs, action, reward, done, self._timeouts(infos), infos, extras)
 
     def record(self, step: Step) -> None:
-        """Store one step of the environments, in which termination and truncation are distinguished; :meth:`add` takes
+        """Store one step of the environments, which distinguishes termination and truncation; :meth:`add` takes
         ``dones`` alone.
 
-        A subclass with its own ``add`` is asked through it.
+        If a subclass overrides ``add``, that method stores the step.
 
         Raises:
-            ValueError: as :meth:`add`.
+            ValueError: as for :meth:`add`.
         """
         # unpacked at once, which costs a fraction of reading the fields one by one
         obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, _, extras, _ = step
@@ -295,17 +296,17 @@ class ReplayBuffer(BaseBuffer):
         reward: Callable[[np.ndarray], np.ndarray] = np.asarray,
         blank: Collection[str] = (),
     ) -> None:
-        """Take in all transitions of a dataset, in their order.
+        """Store all transitions of a dataset, in order.
 
         Args:
-            dataset: of the buffer's spaces; of its columns, those that the buffer has too are kept.
-            encode: from actions [B, ...] in the environment's units to the learner's.
-            reward: what is stored instead of rewards [B].
+            dataset: a dataset with the buffer's spaces; columns that the buffer lacks are dropped.
+            encode: maps actions [B, ...] in the environment's units to the learner's.
+            reward: maps rewards [B] to the stored rewards.
             blank: columns of the buffer that stay zero where the dataset lacks them.
 
         Raises:
-            ValueError: the buffer has several environments, no room for all of it, a column that it lacks, or keeps the
-                infos of steps, of which datasets hold none.
+            ValueError: the buffer has several environments, no room for all of it, a column that the dataset lacks, or
+                keeps the infos of steps, which datasets do not hold.
         """
         if self.n_envs != 1 or len(dataset) > self.buffer_size - self.pos or self.full:
             raise ValueError(
@@ -341,13 +342,13 @@ class ReplayBuffer(BaseBuffer):
             self.sampler.include(filled)
 
     def take_over(self, rows: Experience) -> None:
-        """Store steps that another buffer of these environments has stored, in its order.
+        """Store the rows of another buffer of the same environments, in order.
 
         Args:
-            rows: [T, n_envs, ...] copies are made of: what :meth:`contents` returns.
+            rows: [T, n_envs, ...] columns as in :meth:`contents`, which are copied.
 
         Raises:
-            ValueError: the buffer relabels, which takes the infos of steps.
+            ValueError: the buffer relabels, which needs the infos of steps.
         """
         if self.relabel is not None:
             raise ValueError(f"relabel={self.relabel!r} must see each step: call record().")
@@ -358,7 +359,7 @@ class ReplayBuffer(BaseBuffer):
             self.sampler.include((slots[:, None] * self.n_envs + self._lanes).reshape(-1))
 
     def contents(self) -> dict[str, Any]:
-        """All that is stored, the oldest row first.
+        """Returns all stored rows, the oldest first.
 
         Returns:
             "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
@@ -367,7 +368,7 @@ class ReplayBuffer(BaseBuffer):
         return self.storage.copies().to(None).columns
 
     def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
-        """Let another function say what the stored steps were worth; sums over several steps are made of these.
+        """Replace the stored rewards by those of another function; n-step returns are computed from them.
 
         Args:
             reward: ``(observations [B, ...], actions [B, A], next_observations [B, ...], terminated [B]) -> [B]``,
@@ -382,12 +383,12 @@ class ReplayBuffer(BaseBuffer):
         self.storage.edited()
 
     def use_env(self, env: Any) -> None:
-        """Let hindsight ask ``env``, a VecEnv, for rewards from now on; stored ones follow if its ``compute_reward`` is
-        another one, with a warning. Without hindsight nothing happens.
+        """Let hindsight use the ``compute_reward`` of ``env``, a VecEnv, from now on. If it is another function, stored
+        rewards are recomputed, with a warning. Does nothing without hindsight.
 
         Raises:
-            ValueError: it has none, or stored rewards cannot follow: see
-                :func:`~polyak.experience.hindsight.rewards.reconcile`. The environment of before stays then.
+            ValueError: ``env`` has no ``compute_reward``, or stored rewards cannot be recomputed: see
+                :func:`~polyak.experience.hindsight.rewards.reconcile`. The earlier environment is kept then.
         """
         relabel = self.relabel
         if not isinstance(relabel, Hindsight) or env is relabel.env:
@@ -423,7 +424,7 @@ class ReplayBuffer(BaseBuffer):
 
     @cached_property
     def _shapes(self) -> tuple[Any, ...]:
-        """Of what :meth:`add` takes first."""
+        """The shapes of the first arguments of :meth:`add`."""
         return self._obs_batch, self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
 
     def _write(
@@ -468,7 +469,7 @@ class ReplayBuffer(BaseBuffer):
             self.sampler.include(ready)
 
     def _timeouts(self, infos: list[dict[str, Any]]) -> np.ndarray | float:
-        """Which environments [n_envs] ran into a time limit; 0 if none did, as nearly always."""
+        """Returns which environments [n_envs] reached a time limit; 0 if none did, as nearly always."""
         if not self.handle_timeout_termination:
             return 0.0
         if len(infos) == 1 == self.n_envs:
@@ -483,10 +484,10 @@ class ReplayBuffer(BaseBuffer):
         self.cut_episodes()
 
     def cut_episodes(self, envs: Iterable[int] | None = None) -> None:
-        """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another episode.
+        """Truncate the running episodes at the newest row: the next rows belong to other episodes.
 
-        To be called when the environments are reset in the middle of an episode, so that no window and no hindsight
-        goal reaches across.
+        Call it when the environments are reset in the middle of an episode, so that no window and no hindsight goal
+        crosses the reset.
 
         Args:
             envs: which environments; ``None``: all.
@@ -537,18 +538,18 @@ class ReplayBuffer(BaseBuffer):
     def transitions(
         self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1, late: bool = False
     ) -> Iterator[tuple[Transition | TransitionRows, Tensor | None]]:
-        """Draw minibatches in the form that learners eat: what ``batches`` calls of :meth:`sample` would draw, sooner.
+        """Draw minibatches for learners: the same rows as ``batches`` calls of :meth:`sample`, in less time.
 
         Uniformly drawn batches are gathered many at a time; their tensors are slices of common blocks, to be read only.
-        Prioritised and relabelled ones are drawn when they are asked for, so that they know what was learned from those
-        before. A subclass with its own ``sample``, ``_get_samples`` or ``to_torch`` is asked through ``sample``.
+        Prioritised and relabelled ones are drawn one at a time, so that they reflect the priorities updated by earlier
+        ones. If a subclass overrides ``sample``, ``_get_samples`` or ``to_torch``, batches are drawn by ``sample``.
 
         Args:
             batch_size: transitions in each batch.
             gamma: discount of one step, where the buffer does not sum several.
             env: a VecNormalize, to normalise observations and rewards.
-            batches: how many.
-            late: leave it to the learner to gather the rows, where nothing else has to be done with them.
+            batches: number of minibatches.
+            late: let the learner gather the rows, if they need no other processing.
         Yields:
             a :class:`Transition` whose float64 observations became float32, or the :class:`TransitionRows` to gather it
             from, and the indices [batch_size] for :meth:`update_priorities` (None unless prioritised).
@@ -564,7 +565,7 @@ class ReplayBuffer(BaseBuffer):
         return draw(pipeline, self.sampler, filled, batch_size, gamma, batches)
 
     def _samples(self, batch_size: int, gamma: float, env: Normalizer | None, batches: int) -> Iterator[Any]:
-        """The same by :meth:`sample`."""
+        """Draws the same minibatches by :meth:`sample`."""
         for _ in range(batches):
             samples = self.sample(batch_size, env=env)
             yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
@@ -576,7 +577,7 @@ class ReplayBuffer(BaseBuffer):
         return uniform_batches if uniform else each_batch
 
     def _why_none(self, batch_size: int) -> Exception:
-        """What is wrong where there is nothing to draw."""
+        """Returns the error that explains why nothing can be drawn."""
         if batch_size < 1:
             return ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if self.size() == 0:
@@ -608,7 +609,7 @@ class ReplayBuffer(BaseBuffer):
             self.gamma = float(gamma)
 
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
-        """What makes batches of drawn rows, normalised by ``env``."""
+        """Returns the pipeline that makes batches of drawn rows, normalised by ``env``."""
         tensor, elsewhere = partial(tensor_of, self), self._placement
         placement = None if self.in_tensors or elsewhere.declined == self.device else elsewhere
         made = Pipeline(self.storage, placement, self.relabel, self.reduce, self._wide, tensor, self.device, self.rng)
@@ -646,7 +647,7 @@ class ReplayBuffer(BaseBuffer):
         self.sampler.anneal(progress)
 
     def close(self) -> None:
-        """Give up what outlives a buffer's memory, such as processes; of this one there is nothing."""
+        """Release resources such as processes; this class holds none."""
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
@@ -706,7 +707,8 @@ class ReplayBuffer(BaseBuffer):
             raise
 
     def drawing_state(self) -> dict[str, Any]:
-        """:meth:`state_dict` without what the rows hold: how they are drawn. For rows that can be filled in again."""
+        """Returns the part of :meth:`state_dict` that determines how rows are drawn, without the rows, for a buffer
+        that can be filled again."""
         state: dict[str, Any] = {"sampler": type(self.sampler).__name__, "rng": self.rng_state()}
         return {**state, **{f"sampler/{key}": value for key, value in self.sampler.state_dict().items()}}
 
@@ -729,7 +731,7 @@ class ReplayBuffer(BaseBuffer):
         return np.arange(self.pos - self.size(), self.pos) % self.buffer_size
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and deepcopy: only the filled part of the storage."""
+        """Returns the state for pickle and deepcopy, with only the filled part of the storage."""
         return {**vars(self), "storage": (self.storage.written, self.storage.rows_state(self._slots()))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

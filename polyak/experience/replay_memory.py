@@ -1,4 +1,4 @@
-"""What minibatches are drawn from: own experience, a dataset, or both."""
+"""The source of minibatches: collected experience, a dataset, or both."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ Batches = Iterator[tuple[Transition | TransitionRows, Tensor | None]]
 
 @dataclass
 class ReplayMemory:
-    """Replays what an algorithm has collected, what it was given, or a mixture."""
+    """Replays an algorithm's collected experience, a given dataset, or a mixture of both."""
 
     own: ReplayBuffer | None = field(default_factory=lambda: None)  # no attribute of the class: it may be deleted
     """Experience that it has collected."""
@@ -31,7 +31,7 @@ class ReplayMemory:
     empty_at: int = 0
     """Environment steps at which the own experience that is being collected was empty."""
     torn: bool = False
-    """Whether a step may be missing between the newest row and the next: a callback or an exception came between."""
+    """Whether a step may be missing between the newest row and the next, after a callback or an exception."""
 
     def record(self, step: Step) -> None:
         """Take a step of the environments."""
@@ -51,7 +51,7 @@ class ReplayMemory:
 
     @property
     def prioritized(self) -> ReplayBuffer:
-        """The buffer whose rows may have priorities, which a mixture does not have."""
+        """The buffer whose rows may have priorities; a mixture has none."""
         buffer = self.recorded if self.own is None else self.own
         assert buffer is not None
         return buffer
@@ -74,12 +74,12 @@ class ReplayMemory:
         """Draw minibatches.
 
         Args:
-            batch_size: rows of each.
+            batch_size: rows of each minibatch.
             gamma: discount of one step.
-            steps: how many minibatches.
-            share: of rows that come from the dataset, where there is both; ``None``: as if all were in one buffer.
-            normalizer: of observations and rewards.
-            late: let the reader gather the rows of a minibatch, where they do not come from both.
+            steps: number of minibatches.
+            share: share of rows from the dataset, if there are both sources; ``None``: in proportion to their sizes.
+            normalizer: normalises observations and rewards.
+            late: let the learner gather the rows of a minibatch, if they come from one source.
         """
         if self.own is None or self.recorded is None:
             return self.prioritized.transitions(batch_size, gamma, normalizer, steps, late=late)
@@ -90,7 +90,8 @@ class ReplayMemory:
 
 
 def _share_of_recorded(own: ReplayBuffer, recorded: ReplayBuffer, share: float | None) -> float:
-    """Of rows, where there is both; all, as long as there is nothing of one's own."""
+    """Returns the share of rows from the dataset, if there are both sources; 1 while there is no collected
+    experience."""
     if not (own.can_sample() and own.size()):
         return 1
     return recorded.size() / (recorded.size() + own.size() * own.n_envs) if share is None else share
@@ -105,8 +106,8 @@ def mixed(
     normalizer: Normalizer | None,
     steps: int,
 ) -> Batches:
-    """Minibatches whose rows come from ``recorded`` with probability ``share`` each, else from ``own``; a share of
-    which a minibatch has whole rows is kept exactly (RLPD, arXiv:2302.02948, has a half)."""
+    """Draws minibatches whose rows come from ``recorded`` with probability ``share`` each, else from ``own``; a share
+    that gives a whole number of rows is kept exactly (RLPD, arXiv:2302.02948, uses one half)."""
     for _ in range(steps):
         rows = share * batch_size
         drawn = int(rows) if rows == int(rows) else int(recorded.rng.binomial(batch_size, share))
@@ -119,6 +120,6 @@ def mixed(
 
 
 def joined(parts: list[Any]) -> Transition:
-    """One minibatch of several."""
+    """Concatenates several minibatches to one."""
     columns = [{name: column for name, column in part._asdict().items() if column is not None} for part in parts]
     return Transition(**mapped(lambda *several: several[0] if len(several) == 1 else torch.cat(several), *columns))

@@ -1,4 +1,4 @@
-"""What a replay buffer's parts are saved as: numpy arrays and JSON values, nothing that needs pickle.
+"""The saved form of a replay buffer's parts: numpy arrays and JSON values, without pickle.
 
 Keys with a slash belong to an entry of a Dict observation, to an extra column, to the sampler, or to the relabelling.
 """
@@ -18,7 +18,8 @@ from polyak.experience.samplers import Sampler
 
 EXTRAS = "extras/"
 COMPUTED = "relabel/computed_rewards"
-"""[rows, n_envs] what ``compute_reward`` gives for the rows in the environment that they were collected in."""
+"""[rows, n_envs] the rewards that ``compute_reward`` of the environment in which the rows were collected gives for
+them."""
 
 
 def parts_state(ring: Ring, sampler: Sampler, relabel: Relabel | None, slots: np.ndarray) -> dict[str, Any]:
@@ -69,13 +70,12 @@ def tensors_of_before(state: dict[str, Any], ring: Ring, obs_shape: Any, compact
 
 
 def check_rows(state: dict[str, Any]) -> int:
-    """How many rows a saved buffer has, once it is clear that its positions and its arrays agree.
+    """Returns the number of rows in a saved buffer, after checking that its positions and its arrays agree.
 
-    Positions are numbers in the file, and what is made of them takes memory: they are compared with the rows that there
-    are.
+    The memory that is allocated depends on these positions, so they are compared with the saved rows.
 
     Raises:
-        ValueError: they do not agree; names the entry and its value.
+        ValueError: they do not agree; the message names the entry and its value.
     """
     where = "The saved buffer"
     steps, n_envs = (whole(state, name, where, least=1) for name in ("buffer_size", "n_envs"))
@@ -89,7 +89,7 @@ def check_rows(state: dict[str, Any]) -> int:
         raise ValueError(
             f"{where} has pos={pos}, full={full} and buffer_size={steps}, but {saved} rows: it is damaged."
         )
-    others = ("sampler/", "relabel/", "successors/", "frames")  # whose arrays have other rows
+    others = ("sampler/", "relabel/", "successors/", "frames")  # their arrays have other rows
     for name, array in state.items():
         if isinstance(array, np.ndarray) and not name.startswith(others) and array.shape[:2] != (saved, n_envs):
             raise ValueError(f"The saved {name!r} have the shape {array.shape}, not [{saved}, {n_envs}, ...].")
@@ -140,13 +140,13 @@ def _check_references(state: dict[str, Any], saved: int, n_envs: int) -> None:
 
 
 def load_relabel(relabel: Relabel, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
-    """Give a relabelling back what was noted about the saved ``rows``, which are in ``slots`` now, if anything was."""
+    """Restore a relabelling's records about the saved ``rows``, which are in ``slots`` now, if there are any."""
     if "relabel/rng" in state:
         relabel.load_state_dict(under("relabel", state), rows, slots)
 
 
 def computed_rewards(state: dict[str, Any], rows: np.ndarray) -> np.ndarray | None:
-    """:data:`COMPUTED` of the saved ``rows``; ``None``: it was not known, or the file is older than that.
+    """Returns :data:`COMPUTED` of the saved ``rows``; ``None`` if it was unknown, or in older files.
 
     Raises:
         ValueError: it has another shape than the rewards.

@@ -1,4 +1,4 @@
-"""A few batches, each of which may be learned from some times."""
+"""A few batches, each of which may be drawn several times."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Batch = TypeVar("Batch")
 class CircularBuffer(Randomness, Generic[Batch]):
     """The newest ``size`` batches that have not been drawn ``uses`` times yet (arXiv:1912.00167, section 3.2).
 
-    Where batches are drawn as often as ``uses`` allows between two that come, there is never more than one of them.
-    Where they come faster than that, the oldest makes room, however often it was drawn.
+    If each batch is drawn ``uses`` times before the next one is added, there is never more than one. If batches are
+    added faster, the oldest is dropped, however often it was drawn.
 
     Args:
-        size: how many there can be.
-        uses: how often each may be drawn.
+        size: largest number of batches.
+        uses: number of times that each may be drawn.
     """
 
     def __init__(self, size: int, uses: int) -> None:
@@ -30,7 +30,7 @@ class CircularBuffer(Randomness, Generic[Batch]):
         return len(self._batches)
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch, in place of the oldest if there are ``size`` of them."""
+        """Add a batch; it replaces the oldest if there are ``size`` of them."""
         self._batches.append((batch, self.uses))
 
     def draw(self, number: int) -> Iterator[Batch]:

@@ -34,13 +34,13 @@ class Ring:
         layout: the record type of a row, see :meth:`Experience.layout`.
         length: rows.
         n_envs: environments in each row.
-        device: where the columns are; ``None``: in numpy.
-        on_disk: in a temporary file, with ``device=None``.
+        device: device of the columns; ``None``: in numpy.
+        on_disk: keep the rows in a temporary file; needs ``device=None``.
 
     Attributes:
         columns: name -> [length, n_envs, ...], as stored.
-        records: the memory behind the columns; ``None`` where these came from elsewhere.
-        edits: how often rows were changed other than by appending: see :meth:`edited`.
+        records: the memory behind the columns; ``None`` if they were given.
+        edits: number of changes to rows other than appending: see :meth:`edited`.
         loans: columns that other code may write into at any time.
 
     Raises:
@@ -168,7 +168,8 @@ class Ring:
         return arrays.place(cells, self.device)
 
     def take(self, cells: Array, name: str, key: str | None = None) -> Column:
-        """One stored column of some cells of any shape, or one entry of its dicts: [*cells.shape, ...] copies."""
+        """Returns copies of one stored column at cells of any shape, or of one entry of its dicts: [*cells.shape,
+        ...]"""
         if self.records is not None:
             column = self.records.cells[name] if key is None else self.records.cells[name][key]
             return column[cells] if type(column) is np.ndarray else arrays.mapped(lambda array: array[cells], column)
@@ -216,7 +217,7 @@ class Ring:
     # --- keeping ------------------------------------------------------------------------------------------------------
 
     def rows_state(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Arrays in main memory with some rows [K], by the paths of their columns: what files hold."""
+        """Returns arrays in main memory with some rows [K], by the paths of their columns, for files."""
         return {path: arrays.place(column[rows], None) for path, column in arrays.paths(self.columns)}
 
     def load_rows(self, state: Mapping[str, np.ndarray], saved: np.ndarray, rows: np.ndarray) -> None:
@@ -279,14 +280,14 @@ class Records:
 
     @cached_property
     def tensors(self) -> dict[str, Column] | None:
-        """:attr:`cells` as tensors of the same memory; ``None``: torch lacks a type or a width of them."""
+        """:attr:`cells` as tensors of the same memory; ``None`` if torch does not support one of their dtypes."""
         try:
             return arrays.mapped(torch.as_tensor, self.cells)
         except (TypeError, ValueError):
             return None
 
     def take(self, cells: Array, name: str | None = None) -> Column:
-        """Copies of the records in some cells [B] int64, or of one field of them: field -> [B, ...]."""
+        """Returns copies of the records at some cells [B] int64, or of one of their fields: field -> [B, ...]."""
         if self.device is None:
             rows = self.take_rows(cells)
             return unpack(rows if name is None else rows[name])
@@ -338,7 +339,7 @@ class Loans:
         return len(self._loans) > 0
 
     def lend(self, column: Column) -> Column:
-        """The same memory as arrays whose lifetime is tracked."""
+        """Returns the same memory as arrays whose lifetime is tracked."""
         return arrays.mapped(self._lend, column)
 
     def _lend(self, array: np.ndarray) -> np.ndarray:

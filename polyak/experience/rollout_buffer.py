@@ -37,7 +37,7 @@ FLATTENED = (
 COLLECTED = (
     "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "truncated", "final_values", "extras"
 )  # fmt: skip
-"""What is written step by step."""
+"""The columns that are written step by step."""
 _STEP = "obs", "action", "reward", "episode_start"
 _NO_ROWS = np.zeros(0, np.int64)
 LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
@@ -60,10 +60,10 @@ class RolloutBuffer(BaseBuffer):
         actions: [buffer_size, n_envs, action_dim].
         rewards, values, log_probs, advantages, returns, episode_starts: [buffer_size, n_envs] float32.
         extras: name -> [buffer_size, n_envs, ...]
-        truncated: [buffer_size, n_envs] bool: the row ended an episode that was cut short; only :meth:`record` knows.
-        final_values: [buffer_size, n_envs] float32 values of the observations that such episodes ended with.
-        finals: of each step that has such rows ``observations``, recurrent ``memory`` and, if there are any, ``masks``
-            after these, [K, ...]; in tensors after all rows, since the host does not read which they are.
+        truncated: [buffer_size, n_envs] bool: the row ended its episode by truncation; set by :meth:`record` only.
+        final_values: [buffer_size, n_envs] float32 values of the final observations of such episodes.
+        finals: for each step with such rows, their final ``observations``, recurrent ``memory`` and ``masks``, if any,
+            [K, ...]; in tensors those of all rows, since the host does not read which rows they are.
         generator_ready: whether :meth:`get` has begun; from then on all arrays but ``truncated`` and ``final_values``
             are [n_envs * buffer_size, ...].
 
@@ -71,10 +71,10 @@ class RolloutBuffer(BaseBuffer):
         buffer_size: steps of each environment.
         gae_lambda: trace decay of the advantages; 1 gives Monte Carlo returns.
         gamma: discount.
-        columns: what else each row holds: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
-            bring them as ``extras``, and every minibatch has them.
-        sequence_length: more than 1: a divisor of ``buffer_size``, such that minibatches are made of sequences of so
-            many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
+        columns: further columns of each row: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
+            have them in ``extras``, and every minibatch has them.
+        sequence_length: above 1: a divisor of ``buffer_size``; minibatches are made of concatenated sequences of that
+            many steps, and ``starts`` in their ``extras`` marks where episodes begin.
         in_tensors: the arrays are tensors on ``device``, whose values the host does not read.
     """
 
@@ -92,15 +92,16 @@ class RolloutBuffer(BaseBuffer):
     finals: list[Experience]
     _final_rows: list[np.ndarray]
     _state_values: Array | None
-    """[buffer_size, n_envs] what the states of rows count as successors, where that is not their ``values``."""
+    """[buffer_size, n_envs] the values of the rows' states as successors, if they differ from ``values``."""
     _seen: Any
-    """[buffer_size + 1, n_envs, ...] of a rollout that came with what was observed after its last step; else None."""
+    """[buffer_size + 1, n_envs, ...] the observations, including those after the last step, of a rollout that was given
+    as a whole; else None."""
     elsewhere: Any = None
-    """What stands for a rollout that is elsewhere: see :meth:`leave`; ``None``: it is here."""
+    """A reference to a rollout that is stored elsewhere: see :meth:`leave`; ``None``: it is here."""
     order_reads_rows: ClassVar[bool] = False
-    """Whether the order of rows in minibatches depends on what is in them, so that they may not be elsewhere."""
+    """Whether the order of rows in minibatches depends on their content, so that they may not be stored elsewhere."""
     warns_of_rest = True
-    """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
+    """Whether to warn if ``batch_size`` leaves a smaller minibatch at the end of each pass."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class RolloutBuffer(BaseBuffer):
             "truncated": np.dtype(bool),
             "extras": self.schema.layouts(),
         }
-        """Of each column, the numpy type of a row."""
+        """The numpy type of a row of each column."""
         self._check_memory()
         self.reset()
 
@@ -160,7 +161,7 @@ class RolloutBuffer(BaseBuffer):
         vars(self).update(mapped(self._zeros, self._layouts))
 
     def leave(self, elsewhere: Any) -> None:
-        """Be of a whole rollout that is not here: :meth:`passes` say which of its rows make minibatches."""
+        """Represent a whole rollout that is stored elsewhere: :meth:`passes` then gives the rows of each minibatch."""
         self.reset()
         self.elsewhere, self.pos, self.full = elsewhere, self.buffer_size, True
 
@@ -226,7 +227,7 @@ class RolloutBuffer(BaseBuffer):
             self.log_probs[self.pos - 1] = place(log_prob, None).reshape(-1)
 
     def _with_axis(self, observations: Any) -> Any:
-        """Observations [N, ...] of which some are numbers, [N], that rows have as [N, 1]."""
+        """Reshapes observations [N, ...] to the shapes of rows, in which single numbers [N] are [N, 1]."""
         return mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, observations)
 
     def _write(self, observations: Any, actions: Array, rewards: Array, starts: Array, extras: dict[str, Any]) -> None:
@@ -260,17 +261,19 @@ class RolloutBuffer(BaseBuffer):
         final_values: Tensor | np.ndarray | None = None,
         memory: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Store one step of the environments, with what was truncated; :meth:`add` takes rewards that count for that.
+        """Store one step of the environments, including truncation; :meth:`add` takes rewards that include the value
+        after it.
 
         Args:
-            step: rewards as the environments gave them; of its ``extras`` those that there are ``columns`` for.
-            value, log_prob: as in :meth:`add`.
+            step: the step, with the environments' rewards; ``extras`` without a column are dropped.
+            value, log_prob: see :meth:`add`.
             final_values: [n_envs] values of ``step.next_observations``, read where an episode was truncated. None, if
                 :attr:`values_may_follow`: the states are kept in :attr:`finals`.
             memory: the policy's recurrent state [n_envs, ...] after the step, by name.
 
         Raises:
-            ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
+            ValueError: as for :meth:`add`; or an episode was truncated without ``final_values``, and they may not
+                follow.
         """
         if self._by_add or value is not None:
             self._record_by_add(step, value, log_prob, final_values, memory)
@@ -285,13 +288,13 @@ class RolloutBuffer(BaseBuffer):
         self._write(obs, actions.reshape(self._action_batch), rewards, starts, extras)
 
     def _record_by_add(self, step: Step, value: Any, log_prob: Any, final_values: Any, memory: Any) -> None:
-        """As :meth:`record`, by the ``add`` of a subclass, or with values."""
+        """Stores a step by the ``add`` of a subclass, or with values: see :meth:`record`."""
         pos, truncated, rewards = self.pos, step.truncated, step.rewards
         cut, may_follow = step.ended and bool(truncated.any()), self.values_may_follow
         if cut and not may_follow:
             rewards = self._bootstrapped(rewards, truncated, final_values)
         kept = {name: step.extras[name] for name in self.extras if name in step.extras}
-        further = self._arguments(kept) if kept else {}  # SB3 knows of none
+        further = self._arguments(kept) if kept else {}  # SB3's method has no such argument
         actions = step.actions.reshape(self._action_batch)
         self.add(step.observations, actions, rewards, step.episode_starts, value, log_prob, **further)
         if cut and may_follow:
@@ -303,8 +306,9 @@ class RolloutBuffer(BaseBuffer):
 
     def _keep(self, pos: int, envs: Any, step: Step, memory: Mapping[str, Tensor] | None) -> None:
         """Keep the states that a step led to in some environments; of all, ``slice(None)``, copies."""
-        self.finals.append(self._stored(Experience(copied(states_after(step, memory)[envs].columns, self._on))))
-        self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[envs])
+        rows = envs if isinstance(envs, slice) else envs.nonzero()[0]  # torch warns of a mask that is not writable
+        self.finals.append(self._stored(Experience(copied(states_after(step, memory)[rows].columns, self._on))))
+        self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[rows])
 
     def _bootstrapped(
         self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None
@@ -324,12 +328,13 @@ class RolloutBuffer(BaseBuffer):
 
     @property
     def resumable(self) -> bool:
-        """Whether :meth:`state_dict` says all about a rollout that is being collected: no subclass stores otherwise."""
+        """Whether :meth:`state_dict` describes a running rollout completely: no subclass overrides ``add``."""
         return not self._has_own("add")
 
     @property
     def collected(self) -> Experience:
-        """What is written step by step, [buffer_size, n_envs, ...]: the arrays themselves; before :meth:`get`."""
+        """The columns that are written step by step, [buffer_size, n_envs, ...]: the arrays themselves; only before
+        :meth:`get`."""
         return Experience({name: getattr(self, name) for name in COLLECTED})
 
     def state_dict(self) -> dict[str, Any]:
@@ -344,7 +349,7 @@ class RolloutBuffer(BaseBuffer):
         return {"rows": np.concatenate(self._final_rows), **dict(paths(kept.columns))}
 
     def load_finals(self, state: dict[str, np.ndarray]) -> None:
-        """Take back what :meth:`finals_state` returned."""
+        """Restore a state that :meth:`finals_state` returned."""
         if state:
             columns = {"memory": {}, **{name: unflat(name, state) for name in {key.split("/")[0] for key in state}}}
             self._final_rows = [columns.pop("rows").astype(np.int64)]
@@ -359,8 +364,8 @@ class RolloutBuffer(BaseBuffer):
         assign(self.collected.columns, slice(self.pos), state)
 
     def flat_inputs(self) -> tuple[Any, ...]:
-        """All observations and actions, step by step, as tensors [R, ...], and a dict of further columns if there are
-        some; before :meth:`get`."""
+        """Returns all observations and actions, step by step, as tensors [R, ...], and a dict of further columns if
+        there are any; only before :meth:`get`."""
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
         return tuple(mapped(lambda a: tensor_of(self, a.reshape(-1, *a.shape[2:])), part) for part in columns)
 
@@ -388,11 +393,11 @@ class RolloutBuffer(BaseBuffer):
         return part if self.in_tensors else np.asarray(part, layout.base, order="C")
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
-        """Take what a learner says of a whole rollout.
+        """Store a learner's outputs for a whole rollout.
 
         Args:
-            found: ``values`` and ``log_probs`` [R]; ``state_values`` [R], where states count otherwise as successors.
-            next_values: [S] of :meth:`successors`.
+            found: ``values`` and ``log_probs`` [R]; ``state_values`` [R], if states have other values as successors.
+            next_values: [S] the values of :meth:`successors`.
 
         Returns:
             values [N, 1] of the observations after the last step.
@@ -409,7 +414,7 @@ class RolloutBuffer(BaseBuffer):
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
 
         Where :attr:`truncated` is True the value of the final observation is taken from :attr:`final_values`. No other
-        end of an episode is bootstrapped: what came by :meth:`add` has that value in ``rewards`` already.
+        end of an episode is bootstrapped: steps stored by :meth:`add` have that value in ``rewards`` already.
 
         Args:
             last_values: [n_envs] (or [n_envs, 1]) values of the observations after the last step.
@@ -425,11 +430,12 @@ class RolloutBuffer(BaseBuffer):
         )
 
     def _cuts(self, dones: Array) -> Array:
-        """[buffer_size, n_envs] float32: 1 where an episode ended, with the last row if ``dones`` says so."""
+        """Returns 1 where an episode ended, else 0, [buffer_size, n_envs] float32; the last row by ``dones``."""
         return self._following(self.episode_starts, dones)
 
     def _following(self, column: Array, last: Array) -> Array:
-        """[buffer_size, n_envs] float32: what the next row has in a column; ``last`` [n_envs] after the last one."""
+        """Returns the next row's entries of a column, [buffer_size, n_envs] float32; ``last`` [n_envs] follows the last
+        row."""
         found = self._zeros(np.float32)
         found[:-1] = column[1:]
         assign(found, -1, place(last, self._on).reshape(-1))
@@ -468,7 +474,7 @@ class RolloutBuffer(BaseBuffer):
         )
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutSamples, None, None]:
-        """All rows once, in a new random order at each call.
+        """Yields all rows once, in a new random order at each call.
 
         Args:
             batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
@@ -490,7 +496,8 @@ class RolloutBuffer(BaseBuffer):
     def minibatches(
         self, batch_size: int | None = None, rollout: RolloutSamples | None = None
     ) -> Generator[RolloutRows, None, None]:
-        """As :meth:`get`, but nothing is gathered yet; ``rollout``: the whole one, if it is converted already."""
+        """Yields minibatches like :meth:`get`, but without gathering them. ``rollout`` is the whole rollout, if it is
+        converted already."""
         rollout = self._rollout() if rollout is None else rollout
         order, size = self._order(batch_size)
         for rows in to_device(torch.from_numpy(order), self.device).split(size):
@@ -508,11 +515,11 @@ class RolloutBuffer(BaseBuffer):
 
     @property
     def _rows(self) -> int:
-        """How many are handed out."""
+        """The number of rows in all minibatches."""
         return self.buffer_size * self.n_envs
 
     def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
-        """All rows in a new random order, and how many make a minibatch."""
+        """Returns all rows in a new random order, and the number of rows in a minibatch."""
         rows, steps = self._rows, self.sequence_length
         batch_size = rows if batch_size is None else batch_size
         first = self.rng.permutation(rows // steps)
@@ -573,7 +580,7 @@ def gae_by_loop(
 def gae_by_torch(
     rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
 ) -> tuple[Array, Array]:
-    """The same of many steps."""
+    """Computes the same estimate by torch, which is faster for many steps."""
     r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
     advantages, targets = gae(r, v, then, gammas, lam, ends)
     return advantages.numpy(), targets.numpy()
@@ -588,7 +595,7 @@ class DictRolloutBuffer(RolloutBuffer):
 
 
 def _layouts(space: spaces.Space, shape: Any) -> Any:
-    """The numpy type of an observation; of a Dict space a dict of them."""
+    """Returns the numpy type of an observation; for a Dict space a dict of them."""
     if isinstance(space, spaces.Dict):
         return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
     return np.dtype((space.dtype, shape))

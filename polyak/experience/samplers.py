@@ -1,4 +1,4 @@
-"""Which rows of a replay buffer are drawn."""
+"""Samplers: how the rows of a replay buffer are drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyak.experience.sum_tree import MANY, SumTree
 
 
 class Eligible(Protocol):
-    """Which rows may be drawn, where not all may."""
+    """The rows that may be drawn, if not all may."""
 
     def pool(self) -> np.ndarray:
         """Cells in order: all that may be drawn, and up to half as many that were overwritten since."""
@@ -96,7 +96,7 @@ class Uniform(Randomness):
 
     def draw_batches(self, batches: int, batch_size: int, filled: int) -> np.ndarray:
         """The cells [batches * batch_size] that so many calls of :meth:`draw` would choose, where all may be drawn."""
-        if self.envs == 1:  # a row takes its own numbers from the stream: one long call draws what many short ones do
+        if self.envs == 1:  # one long call draws the same numbers as many short ones
             return self.rng.randint(0, filled, batches * batch_size)
         return np.concatenate([self.draw(batch_size, filled, None)[0] for _ in range(batches)])
 
@@ -150,7 +150,7 @@ class Corrected(Randomness):
             self.beta = self.first_beta + progress * (self.final_beta - self.first_beta)
 
     def strata(self, batch_size: int, total: float) -> np.ndarray:
-        """One number [B] from each of B equal parts of [0, total)."""
+        """Draws one number [B] from each of B equal parts of [0, total)."""
         numbers: np.ndarray = self.rng.random_sample(batch_size)
         numbers += np.arange(batch_size)
         numbers *= total / batch_size
@@ -171,11 +171,11 @@ class Corrected(Randomness):
 class Prioritized(Corrected):
     """Proportional prioritisation with stratified draws, Schaul et al. 2016 (arXiv:1511.05952) eq. 1 and section 3.3.
 
-    ``P(i) = p_i**alpha / sum p**alpha`` with ``p = |td_error| + eps``; new rows get the highest priority seen so far.
+    ``P(i) = p_i**alpha / sum p**alpha`` with ``p = |td_error| + eps``; new rows get the highest priority so far.
 
     Args:
         alpha: 0 is uniform, 1 fully proportional.
-        beta: how much of the bias the weights undo; the paper anneals it to 1.
+        beta: degree to which the weights correct the bias; the paper anneals it to 1.
         eps: gives rows without error a positive probability.
         final_beta: ``beta`` at the end of training; None: it is constant, see also :meth:`set_beta`.
     """
@@ -189,7 +189,7 @@ class Prioritized(Corrected):
     def prepare(self, steps: int, envs: int) -> Self:
         self.shape = (steps, envs)
         self._tree = SumTree(steps * envs)
-        self.highest = 1.0  # of |td_error| + eps so far
+        self.highest = 1.0  # the largest |td_error| + eps so far
         self._new: list[np.ndarray] = []  # cells included of late, to be entered together
         return self
 
@@ -205,7 +205,7 @@ class Prioritized(Corrected):
             self._settle()
 
     def _settle(self) -> None:
-        """Enter what was included."""
+        """Enter the rows that were included."""
         if self._new:
             cells = np.concatenate(self._new)
             self._new.clear()
@@ -257,7 +257,7 @@ class RankBased(Corrected):
     """
 
     CLASSES = 1024
-    """Of errors: rows never learned from, then sizes from 2**31 down to 2**-32, sixteen to the octave."""
+    """Number of classes of errors: rows never drawn, then sizes from 2**31 down to 2**-32, sixteen per octave."""
 
     def __init__(self, alpha: float = 0.7, beta: float = 0.5, final_beta: float | None = None):
         super().__init__(alpha, beta, final_beta)
@@ -352,12 +352,12 @@ SAMPLERS: dict[str, Callable[[], Sampler]] = {
 
 
 def make_prioritized(kind: str = "proportional", final_beta: float | None = 1.0, **options: Any) -> Corrected:
-    """A prioritised sampler whose correction of the bias grows during training.
+    """Makes a prioritised sampler whose bias correction grows during training.
 
     Args:
         kind: "proportional" (:class:`Prioritized`) or "rank" (:class:`RankBased`).
         final_beta: ``beta`` at the end of training.
-        **options: of that class.
+        **options: further arguments of the class.
 
     Raises:
         ValueError: an unknown kind, or an option out of range.

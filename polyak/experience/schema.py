@@ -33,8 +33,8 @@ class Column:
 
     Args:
         name: an identifier, such as ``"action_mask"``.
-        dtype: anything numpy takes for a type of numbers or flags that tensors can hold.
-        shape: of one row, without steps or environments; ``()`` is one number.
+        dtype: a numpy dtype, or its name, of numbers or flags that tensors can hold.
+        shape: shape of one row, without steps or environments; ``()`` is one number.
 
     Raises:
         ValueError: an argument is not valid, or the name is that of a built-in column.

@@ -1,23 +1,23 @@
-"""What one step of the environments brings, from the runner through storage to the learner."""
+"""One step of the environments, as it passes from the runner through storage to the learner."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Observations = Any
-"""np.ndarray [N, ...], or a dict of them."""
+"""``np.ndarray`` [N, ...], or a dict of them."""
 NO_EXTRAS: dict[str, Any] = {}
-"""The extras of steps and batches that have none; stays empty."""
+"""The extras of steps and batches without any; stays empty."""
 AFTER = "next_"
-"""Extras whose names begin so are of the state after a row, as masks of the next choices are: of several rows that
-become one transition the last one's count."""
+"""Prefix of extras that belong to the state after a row, such as masks of the next choices: if several rows become one
+transition, the last one's are used."""
 
 
 class Step(NamedTuple):
     """One step of N environments."""
 
     observations: Observations
-    """[N, ...] what was acted on (before normalisation, if the runner is ``raw``)."""
+    """[N, ...] the observations that the actions were chosen for (before normalisation, if the runner is ``raw``)."""
     actions: np.ndarray
     """[N, ...] in the network's units."""
     env_actions: Any
@@ -33,14 +33,15 @@ class Step(NamedTuple):
     dones: np.ndarray
     """[N] bool: an episode ended, for whatever reason."""
     infos: Any
-    """A sequence of N dicts: what the environments say besides, for callbacks and buffers of a user's own."""
+    """A sequence of N dicts: the environments' infos, for callbacks and user-defined buffers."""
     new_obs: Observations
-    """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
+    """[N, ...] the next observations to act on: ``next_observations``, but after the reset where an episode ended."""
     episode_starts: np.ndarray
     """[N] bool: ``observations`` is the first of an episode."""
     ended: bool
-    """Whether the host knows of a True in ``dones``; ``False`` in tensors, which it does not read."""
+    """Whether an entry of ``dones`` is True, if the host has that value; ``False`` in tensors, which the host does not
+    read."""
     extras: dict[str, np.ndarray] = NO_EXTRAS
-    """Further columns by name, [N, ...] each: what the policy says of each row besides the action, and masks."""
+    """Further columns by name, [N, ...] each: the policy's outputs besides the action, and masks."""
     episodes: dict[str, np.ndarray] = NO_EXTRAS
     """Columns about the episodes that ended: see :class:`~polyak.envs.protocol.Outcome`."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WIDTH = 32
-"""Children of a node. A few passes over many elements are what array libraries do fastest."""
+"""Children of a node. Array libraries are fastest with a few passes over many elements."""
 MANY = 1000
 """Changes after which sums are computed again without a query."""
 
@@ -32,7 +32,7 @@ class SumTree:
         tops = -(-size // WIDTH**2)
         self._leaves, self._sums, self._tops = np.zeros(tops * WIDTH**2), np.zeros(tops * WIDTH), np.zeros(tops)
         self._running = np.zeros(tops + 1)  # sum of the tops before each
-        self._changed: list[np.ndarray] = []  # leaves whose sums are computed again at the next query
+        self._changed: list[np.ndarray] = []  # leaves whose sums are recomputed at the next query
 
     @property
     def leaves(self) -> np.ndarray:
@@ -82,7 +82,7 @@ class SumTree:
         if kernels is not None:
             return kernels.find(self._leaves, self._sums, self._tops, running, mass, WIDTH)
         nodes = running.searchsorted(np.minimum(mass, math.nextafter(running[-1], 0.0)), "right") - 1
-        rest = mass - running.take(nodes)  # what is left of the mass within each node
+        rest = mass - running.take(nodes)  # the remaining mass within each node
         before = np.zeros((len(mass), WIDTH + 1))  # sum of a node's children before each, and of all
         places = np.arange(0, before.size, WIDTH + 1)
         for level in (self._sums, self._leaves):

@@ -1,4 +1,4 @@
-"""Experience in the order in which it came: what estimators of returns and advantages read."""
+"""Experience in temporal order, for estimators of returns and advantages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Trajectory(NamedTuple):
     """T successive steps of N environments; episodes may begin and end anywhere.
 
     ``observations[t + 1]`` follows row t, except where ``cuts[t]``: there the next episode begins with it, and the
-    value of what truly followed is ``final_values[t]``. With the values [T + 1, N] of the observations, ``gae`` and
+    value of the true successor is ``final_values[t]``. With the values [T + 1, N] of the observations, ``gae`` and
     ``vtrace`` (:mod:`polyak.ops.returns`) both take ``rewards, values[:-1], trajectory.next_values(values), discounts``
     and ``cuts``.
     """

@@ -1,1 +1,1 @@
-"""What learns: learners, those that learn as one, and the engine that runs their gradient steps as programs."""
+"""Learners, groups of learners with shared gradients, and the engine that compiles gradient steps."""

@@ -1,4 +1,4 @@
-"""Averages of the weights that a learner trains, which may act in their place."""
+"""Averages of a learner's weights, which may act in place of the latest ones."""
 
 import torch
 from torch import Tensor, nn
@@ -9,32 +9,33 @@ class Average(AveragedModel):
     """The average of a policy's weights over some of their updates.
 
     Polyak and Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging", SIAM J. Control Optim. 30.
-    Buffers, such as statistics of normalisation, are the present ones of the policy.
+    Buffers, such as statistics of normalisation, are copied from the policy, not averaged.
 
     Args:
-        policy: whose weights they are, of which it makes a copy.
+        policy: the policy whose weights are averaged; it is copied.
     """
 
     acts: Tensor
-    """[] bool: the policy has the average, and this has the weights that are trained."""
+    """[] bool: whether the average and the trained weights are exchanged: the policy holds the average, this module the
+    trained weights."""
 
     def __init__(self, policy: nn.Module) -> None:
         super().__init__(policy)
         self.requires_grad_(False).eval()
-        for module in self.module.modules():  # optimizers hang on some
+        for module in self.module.modules():  # some modules refer to their optimizers
             vars(module).pop("optimizer", None)
         self.register_buffer("acts", torch.tensor(False))
 
     @torch.no_grad()
     def follow(self, policy: nn.Module, decay: float | None) -> None:
-        """Count the policy's present weights w: average <- decay average + (1 - decay) w; with ``None`` all count the
-        same."""
+        """Add the policy's present weights w to the average: average <- decay average + (1 - decay) w; ``None`` weighs
+        all equally."""
         self.multi_avg_fn = None if decay is None else get_ema_multi_avg_fn(decay)
         self.update_parameters(policy)
 
     @torch.no_grad()
     def exchange(self, policy: nn.Module) -> None:
-        """Give the policy the average in return for its weights, or the other way round."""
+        """Swap the policy's weights and the average; a second call swaps them back."""
         for ours, theirs in zip(self.module.parameters(), policy.parameters(), strict=True):
             kept = theirs.clone()
             theirs.copy_(ours)

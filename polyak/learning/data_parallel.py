@@ -1,14 +1,14 @@
-"""Learners that learn as one, each on rows of its own: what they add up is the same on all of them.
+"""Data-parallel learners: each takes its own rows, and sums over the learners keep their networks equal.
 
 Give a learner its place in a group by :meth:`~polyak.learning.learner.Learner.join`. From then on gradients, moments of
-advantages and the decision to stop early are means over the learners, whose networks therefore stay equal. That holds
-as long as all of them
+advantages and early-stopping decisions are means over the learners, so that their networks stay equal. This requires
+that all of them
 
 - begin with equal networks and optimizers, and have equal hyper-parameters and learning rates,
-- make the same updates in the same order, each on a minibatch of as many rows as the others have: a mean over learners
-  of means over rows is a mean over all rows only then.
+- make the same updates in the same order, each on a minibatch of the same number of rows: only then is the mean over
+learners of means over rows the mean over all rows.
 
-Statistics of batch normalisation, and metrics, are each learner's own.
+Statistics of batch normalisation and metrics are not shared between learners.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 
 
 def each(batch: Any, function: Callable[[Any], Any], kind: type = Tensor) -> Any:
-    """A function applied to every tensor, or what else is of this kind, of named tuples and dicts; the rest stays."""
+    """Returns a nested batch of named tuples and dicts with a function applied to every instance of ``kind``."""
     if isinstance(batch, kind):
         return function(batch)
     if isinstance(batch, dict):
@@ -34,8 +34,8 @@ def each(batch: Any, function: Callable[[Any], Any], kind: type = Tensor) -> Any
 
 
 def share_of(rows: int, rank: int, size: int, length: int = 1) -> Tensor:
-    """Which of some rows one of several learners gets: as many as each of the others, so that a few are learned from
-    twice where the rows cannot be shared out evenly. ``length`` rows after one another stay together."""
+    """Returns the row indices of one learner's share: every share has equal size, so that some rows occur twice if the
+    number of rows is not divisible. ``length`` consecutive rows stay together."""
     sequences = rows // length
     width = -(-sequences // size)
     own = torch.arange(rank * width, (rank + 1) * width) % sequences
@@ -43,14 +43,14 @@ def share_of(rows: int, rank: int, size: int, length: int = 1) -> Tensor:
 
 
 class Fellows(Protocol):
-    """Learners elsewhere that make the steps which one makes here."""
+    """Remote learners that make the same steps as the local one."""
 
     def update(self, batches: Iterable[Any]) -> list[Any]:
-        """A gradient step of all on each minibatch, each on its share of the rows, until one is skipped."""
+        """Make a gradient step of all learners on each minibatch, each on its share of the rows, until one is skipped."""
         ...
 
     def call(self, method: str) -> None:
-        """Let all call a method without arguments."""
+        """Call a method without arguments on all of them."""
         ...
 
 
@@ -58,13 +58,13 @@ class Group(Protocol):
     """One learner's place in a group."""
 
     size: int
-    """How many learners there are."""
+    """The number of learners."""
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of the learners' tensors, the same bits on all of them.
+        """Returns the sum of the learners' tensors, bitwise equal on all of them.
 
         Args:
-            tensor: of the same shape and type everywhere; it may be overwritten. Every learner must call.
+            tensor: of equal shape and type everywhere; may be overwritten. Every learner must call.
         """
         ...
 
@@ -73,7 +73,7 @@ class ProcessGroup:
     """A :class:`Group` of one learner in each process of ``torch.distributed``.
 
     Args:
-        group: None takes the one that ``init_process_group`` made.
+        group: None takes the default group of ``init_process_group``.
     """
 
     def __init__(self, group: torch.distributed.ProcessGroup | None = None) -> None:
@@ -86,10 +86,10 @@ class ProcessGroup:
 
 
 class ThreadGroup:
-    """Learners in threads of one process.
+    """A group of learners in threads of one process.
 
     Args:
-        size: how many.
+        size: number of learners.
         timeout: seconds to wait for the others, one of which may have failed.
     """
 
@@ -100,26 +100,26 @@ class ThreadGroup:
         self._barrier = Barrier(size, self._add, timeout)
 
     def place(self, rank: int) -> Group:
-        """The :class:`Group` of the learner in one of the threads.
+        """Returns the :class:`Group` of the learner in one of the threads.
 
         Args:
-            rank: in [0, size), another in each thread.
+            rank: in [0, size), unique to each thread.
         """
         return _ThreadPlace(self, rank)
 
     def _add(self) -> None:
-        """Called in one thread while the others wait; in the order of ranks, so that runs repeat."""
+        """Sum the tensors, in one thread while the others wait; in the order of ranks, so that runs are reproducible."""
         self._total = torch.stack(self._tensors).sum(0)
 
     def sum(self, rank: int, tensor: Tensor) -> Tensor:
-        """As :meth:`Group.sum`.
+        """Returns the sum, like :meth:`Group.sum`.
 
         Raises:
-            threading.BrokenBarrierError: another learner did not come in time.
+            threading.BrokenBarrierError: another learner did not call in time.
         """
         self._tensors[rank] = tensor
         self._barrier.wait()
-        return self._total.clone()  # the next sum is made only once all have this one
+        return self._total.clone()  # the next sum is not made before all have this one
 
 
 class _ThreadPlace:

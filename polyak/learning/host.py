@@ -1,4 +1,4 @@
-"""What a learner learns by: a device, an engine that runs its gradient steps, threads, and a guard."""
+"""The host of a learner: its device, the engine of its gradient steps, threads, and a guard against NaN."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Load(NamedTuple):
     """The gradient steps of a run."""
 
     updates: int
-    """How many; 0 if that is not known."""
+    """Number of gradient steps; 0 if unknown."""
     rows: int
-    """Of a minibatch."""
+    """Rows of a minibatch."""
 
 
 class LearnerHost:
-    """Runs what one learner does while it learns.
+    """Runs one learner: device, engine, threads and guard.
 
     Args:
         compile: run gradient steps as compiled programs: see :class:`~polyak.learning.engine.engine.Engine`.
-        precision: of the products in them.
-        report: called with what takes long, such as ``print``.
+        precision: of the products in gradient steps.
+        report: called with messages about slow tasks, such as ``print``.
     """
 
     def __init__(
@@ -45,38 +45,39 @@ class LearnerHost:
     ) -> None:
         self.compile, self.precision, self._report = compile, precision, report
         self.must_run = compile in (True, "replay") or precision != "float32"
-        """Whether gradient steps have to be made by the engine, so that arguments have effect: see :meth:`check`."""
+        """Whether the engine must make the gradient steps, since ``compile`` or ``precision`` require it: see
+        :meth:`check`."""
         self.engine: Engine | None = None
-        """Runs gradient steps; ``None`` before :meth:`take`, which algorithms of a user's own need not call."""
+        """Runs gradient steps; ``None`` before :meth:`take`, which a user's own algorithms need not call."""
         self.guard: Guard | None = None
-        """Watches what is learned, while :meth:`at_work`."""
+        """Checks for NaN and infinity inside :meth:`at_work`."""
         self.watch: Callable[[Mapping[str, Any]], None] = unwatched
-        """Called with what updates came to: a loss that is not finite ends training."""
+        """Called with the means of the metrics: a loss that is not finite ends training."""
         self._flops = math.inf
 
     def take(self, learner: Learner, device: torch.device) -> Learner:
-        """Let a learner learn here, on a device."""
+        """Move a learner to a device and give it an engine."""
         learner = learner.to(device)
         learner.precision = self.precision
         self.engine = Engine(learner, self.compile, self._report)
         return learner
 
     def expect(self, load: Load) -> None:
-        """Prepare for a run of so many gradient steps."""
+        """Prepare for a run of this load."""
         if self.engine is not None:
             self.engine.expect(*load)
             self._flops = self.engine.flops(load.rows) if load.updates else math.inf
 
     @contextmanager
     def at_work(self, learner: Any, waits: bool) -> Iterator[None]:
-        """Around a run: threads for its steps, and a guard over a :class:`~polyak.learning.learner.Learner`.
+        """Context of a run: threads for its steps, and a guard over a :class:`~polyak.learning.learner.Learner`.
 
         Args:
-            learner: that learns.
-            waits: whether to look at losses means waiting for a device, and is done rarely.
+            learner: the learner.
+            waits: whether reading losses waits for a device, so that it is done rarely.
 
         Raises:
-            NonFiniteError: what was learned is not finite; the last good state has been put back.
+            NonFiniteError: a learned value is not finite; the last good state has been restored.
         """
         if isinstance(learner, Learner):
             self.guard = Guard(learner, waits)
@@ -88,21 +89,22 @@ class LearnerHost:
             self.guard, self.watch = None, unwatched
 
     def check_if_must(self, learner: Learner | None, name: str) -> None:
-        """Refuses what the engine alone carries out where a learner of ``name`` makes its gradient steps without it."""
+        """Refuse options that only the engine supports if a learner makes its gradient steps without it; ``name``: of
+        the algorithm."""
         if self.must_run:
             self.check(learner, name, False)
 
     def check(self, learner: Learner | None, owner: str, updated: bool = False) -> None:
-        """Refuse what the engine alone carries out where gradient steps are made without it; asked if it
+        """Refuse options that only the engine supports if gradient steps are made without it; called if
         :attr:`must_run`.
 
         Args:
-            learner: that learns.
-            owner: name of the class of the algorithm.
-            updated: whether there have been gradient steps, so that the engine must have seen them.
+            learner: the learner.
+            owner: name of the algorithm's class.
+            updated: whether there have been gradient steps, which the engine must have run.
 
         Raises:
-            HyperparameterError: ``compile=True`` or ``precision`` would be without effect.
+            HyperparameterError: ``compile=True`` or ``precision`` would have no effect.
         """
         name, value = ("compile", self.compile) if self.precision == "float32" else ("precision", self.precision)
         engine = self.engine
@@ -124,18 +126,18 @@ class LearnerHost:
 
 
 def unwatched(means: Mapping[str, Any]) -> None:
-    """Takes what an update came to, where nothing looks at it."""
+    """Ignore the metrics, outside of :meth:`LearnerHost.at_work`."""
 
 
 def faster_device(learner: Learner, load: Load, timesteps: int, n_envs: int) -> Choice | None:
-    """The GPU or the CPU, whichever should make a learner's steps in less time, with those of acting; ``None`` if that
-    is not known.
+    """Returns the GPU or the CPU, whichever should be faster for a learner's gradient steps and actions; ``None`` if
+    unknown.
 
     Args:
         learner: on the CPU.
         load: of a run.
-        timesteps: that the run lasts, over all environments.
-        n_envs: that are acted in at once.
+        timesteps: of the run, over all environments.
+        n_envs: number of environments stepped at once.
     """
     if load.updates == 0:
         return None

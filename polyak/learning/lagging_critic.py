@@ -1,7 +1,7 @@
-"""Learners from rollouts that may bootstrap from a lagging copy of their critic.
+"""On-policy learners with an optional target critic, a lagging copy that rollouts bootstrap from.
 
-The copy V' evaluates a rollout: returns are G = r + gamma ((1 - lambda) V'(s') + lambda G'). Advantages are what these
-exceed the critic's own values by.
+The target critic V' evaluates a rollout: returns are G = r + gamma ((1 - lambda) V'(s') + lambda G'). Advantages are G
+minus the critic's own values.
 """
 
 from copy import deepcopy
@@ -19,7 +19,7 @@ from polyak.ops.updates import polyak_update
 
 
 class LaggingCriticLearner(OnPolicyLearner):
-    """With ``tau`` there is a copy of the policy, of whose critic the values are; without, all is as in its parent."""
+    """With ``tau``, values come from a lagging copy of the policy's critic; without, the learner is its parent."""
 
     critic_target: ActorCriticPolicy | None
     tau: Tunable[Tensor | None]
@@ -33,7 +33,7 @@ class LaggingCriticLearner(OnPolicyLearner):
         self.critic_target = None if self.tau is None else deepcopy(self.policy).requires_grad_(False).eval()
 
     def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step; the copy follows after every ``target_update_interval``-th."""
+        """Make a gradient step; the target critic is updated after every ``target_update_interval``-th."""
         update = super().update(batch)
         if self.critic_target is not None and self.steps % self.target_update_interval == 0:
             assert self.tau is not None
@@ -41,7 +41,7 @@ class LaggingCriticLearner(OnPolicyLearner):
         return update
 
     def evaluator(self, acting: Any) -> Any:
-        """Whose values a rollout is evaluated with: those of the copy, or of the policy that has acted."""
+        """Returns the policy whose critic evaluates a rollout: the target copy, or the behaviour policy."""
         return acting if self.critic_target is None else self.critic_target
 
     @torch.no_grad()
@@ -55,8 +55,8 @@ class LaggingCriticLearner(OnPolicyLearner):
         return super().next_values(successors, self.evaluator(acting))
 
     def with_advantages(self, batch: RolloutSamples, values: Tensor) -> RolloutSamples:
-        """A batch whose advantages are counted from values [B, 1] of the critic as it is."""
-        if self.critic_target is None:  # by whose values they were estimated
+        """Returns a batch with advantages relative to ``values`` [B, 1] of the current critic."""
+        if self.critic_target is None:  # the critic itself estimated them
             return batch
         return batch._replace(advantages=batch.returns - values.detach().flatten())
 
@@ -65,10 +65,10 @@ TARGET = "whether there is a lagging copy of the critic, and how fast it follows
 
 
 def check_lagging_critic(model: Any) -> None:
-    """Refuse what would be without effect.
+    """Refuse a target update interval without a target critic.
 
     Raises:
-        HyperparameterError: an interval of updates of a copy that there is not.
+        HyperparameterError: ``target_update_interval`` is set without ``tau``.
     """
     there_is = model.tau is not None or model.target_update_interval == 1
     fix = "without tau there is no copy of the critic to update. Give tau as well: 1 copies."

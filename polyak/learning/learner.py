@@ -1,7 +1,7 @@
-"""The learner: everything that changes when you learn, and the rule that changes it.
+"""The learner: networks, optimizers and the update rule.
 
-A learner sees tensors only: never an environment, a logger, a buffer or numpy. That is why the same object can run
-eagerly in this process, as a compiled program, or in another process.
+A learner handles tensors only: never an environment, a logger, a buffer or numpy. So the same object can run eagerly in
+this process, as a compiled program, or in another process.
 """
 
 import inspect
@@ -24,65 +24,63 @@ from polyak.nn.policies.base import Policy
 from polyak.nn.precision import PRODUCTS_IN
 
 Metrics = Mapping[str, Tensor]
-"""Detached 0-d tensors by log name. They stay on the device until they are logged."""
+"""Log name -> detached 0-d tensor. They stay on the device until they are logged."""
 
 T = TypeVar("T")
 Tunable = Annotated[T, "tunable"]
-"""``tau: Tunable[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
-training, by schedule, callback or hand. ``Tunable[Tensor]`` is a 0-d buffer, so that it moves without recompiling a
-graph that reads it; ``Tunable[int]`` and others are plain attributes, which Python control flow may read."""
+"""``tau: Tunable[Tensor]`` in a learner declares that it reads the algorithm's hyper-parameter ``tau``, which may
+change during training, by schedule, callback or assignment. ``Tunable[Tensor]`` is a 0-d buffer, so that it can change
+without recompilation; ``Tunable[int]`` and others are plain attributes, which Python control flow may read."""
 
 
 class Objective(NamedTuple):
-    """What to minimise, and what is worth knowing about it."""
+    """A loss and its metrics."""
 
     loss: Tensor
-    """[] what gradients are taken of."""
+    """[] the loss to minimise."""
     metrics: Metrics = {}
-    """Besides the loss."""
+    """Metrics besides the loss."""
     td_error: Tensor | None = None
-    """[B] size of each row's temporal-difference error, detached."""
+    """[B] absolute temporal-difference error of each row, detached."""
 
     def plus(self, term: Tensor, **metrics: Tensor) -> "Objective":
-        """The same with one more term [] in the loss, and more metrics."""
+        """Returns the objective with one more term [] in the loss, and more metrics."""
         return self._replace(loss=self.loss + term, metrics={**self.metrics, **metrics})
 
 
 class Update(NamedTuple):
-    """What a learner says of one update."""
+    """The result of one update."""
 
     metrics: Metrics
     td_error: Tensor | None = None
-    """[B] size of each row's temporal-difference error, by which a prioritised buffer replays it; None: none is known.
-    """
+    """[B] absolute temporal-difference error of each row, for prioritised replay; None if there is none."""
     skipped: Tensor | None = None
-    """[] bool: the update went too far already, and nothing was changed any more; None: such is not asked."""
+    """[] bool: early stopping was triggered, and nothing was changed; None: no early stopping."""
 
 
 class Executor(Protocol):
-    """Calls a learner's methods some other way than line by line, as the engine does; see :meth:`Learner.run_by`."""
+    """Runs a learner's methods other than eagerly, as the engine does; see :meth:`Learner.run_by`."""
 
     compiles: bool
-    """Whether methods run as programs where they can."""
+    """Whether methods run as programs if possible."""
     learned: bool
-    """Whether a method has run where gradients are taken."""
+    """Whether a method has run with gradients enabled."""
 
 
 spare_compiler()
 _AVERAGE = "average."
-"""Names of the average's tensors among those of the networks begin with it."""
+"""Prefix of the average's tensors among those of the networks."""
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 
 @dataclass(frozen=True)
 class OptimizerRecipe:
-    """Which optimizer to build, once there are parameters to give it.
+    """The recipe of an optimizer, built when its parameters exist.
 
-    ``kwargs`` may hold ``l1`` besides: the weight of the sum of absolute parameters that :meth:`Learner.minimise` adds
-    to what it minimises.
+    ``kwargs`` may also hold ``l1``: the weight of an L1 penalty on the parameters, which :meth:`Learner.minimise` adds.
 
     Raises:
-        TypeError: on calling, when the optimizer does not know one of ``kwargs``.
+        TypeError: when called, if the optimizer does not take one of ``kwargs``.
     """
 
     cls: type[Optimizer] = torch.optim.Adam
@@ -94,7 +92,7 @@ class OptimizerRecipe:
         if self.cls in _FUSED and not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
             kwargs["fused"] = True  # one kernel for all parameters
             if self.cls is not torch.optim.SGD:
-                kwargs["lr"] = torch.tensor(float(kwargs["lr"]))  # a schedule moves it without recompiling
+                kwargs["lr"] = torch.tensor(float(kwargs["lr"]))  # schedules change it without recompilation
         optimizer = self.cls(params, **kwargs)
         for group in optimizer.param_groups if l1 else ():
             group["l1"] = l1
@@ -103,14 +101,14 @@ class OptimizerRecipe:
 
 @dataclass(frozen=True)
 class LearnerRecipe:
-    """All that it takes to build a learner, here or in another process: it can be pickled."""
+    """A picklable recipe of a learner, which can be built in this process or another."""
 
     learner_class: "type[Learner]"
     make_policy: Callable[[], Any]
     make_optimizer: OptimizerRecipe
     lr: float
     values: Mapping[str, Any]
-    """Those hyper-parameters of the algorithm that the learner reads."""
+    """The hyper-parameters of the algorithm that the learner reads."""
 
     def __call__(self) -> "Learner":
         return self.learner_class(self)
@@ -118,24 +116,24 @@ class LearnerRecipe:
 
 @torch.no_grad()
 def clip_gradients(grads: list[Tensor], max_norm: Tensor | float) -> None:
-    """Scale gradients down in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
+    """Scale gradients in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
 
     Args:
         grads: of any shapes.
-        max_norm: a number, or such a 0-d tensor: then nothing waits for the device.
+        max_norm: a number, or a 0-d tensor, which needs no synchronisation with the device.
     """
     norm = torch.stack(torch._foreach_norm(grads)).norm()
     torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 class Learner(nn.Module):
-    """Networks, their optimizers, and one rule to improve them.
+    """Base class of learners: networks, their optimizers, and one update rule.
 
     A subclass declares the hyper-parameters that it reads (:data:`Tunable`), names the networks that have an optimizer
-    each (:attr:`optimized`) and writes ``gradient_step(batch) -> Update``; one that does more than that step writes
-    :meth:`update`, which hands it a batch by :meth:`run`. A gradient step computes what its losses need once and hands
-    it to methods that state them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of
-    those::
+    each (:attr:`optimized`) and defines ``gradient_step(batch) -> Update``; one that does more than that step defines
+    :meth:`update`, which passes it a batch by :meth:`run`. A gradient step computes what its losses share once and
+    passes it to the methods that define them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass
+    extends one of those::
 
         class Conservative(SACLearner):
             def critic_objective(self, batch, q, target):
@@ -144,44 +142,46 @@ class Learner(nn.Module):
                 return super().critic_objective(batch, q, target).plus(gap.sum(), gap=gap.detach().mean())
 
     Args:
-        recipe: of the policy and its tunable hyper-parameters; without one, a subclass makes them itself.
+        recipe: of the policy and its tunable hyper-parameters; without it, a subclass creates them itself.
     """
 
     policy: Policy
     gradient_step: Callable[..., Any]
-    """``(batch, *static)``: improves the networks. A method of each subclass that has one; without Python branches on
+    """``(batch, *static)``: makes one gradient step. Defined by each subclass that uses it; without Python branches on
     values of tensors or step counts."""
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
-    """Of the layers' products in what :meth:`run` calls: see :data:`~polyak.nn.precision.PRODUCTS_IN`."""
+    """Precision of the layers' products in methods called by :meth:`run`: see :data:`~polyak.nn.precision.PRODUCTS_IN`.
+    """
     optimized: ClassVar[tuple[str, ...]] = ()
-    """Networks of the policy that have an optimizer each, or ``"policy"``: all of it has one."""
+    """Networks of the policy that have an optimizer each; ``"policy"`` is one optimizer for the whole policy."""
     steps_are_shared: ClassVar[bool] = True
-    """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
+    """Whether all its updates go through :meth:`learn`, so that several learners can share them."""
     estimates_itself: ClassVar[bool] = False
-    """Whether it estimates targets and advantages of rollouts itself, as it learns from them."""
+    """Whether it estimates targets and advantages of rollouts itself during its updates."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps", "_rates"})
-    """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
+    """Plain attributes that change from step to step, and that no method called by :meth:`run` reads."""
     run: Callable[..., Any]
-    """``(method, batch, *static)``: calls one of the learner's own methods on a batch, as a compiled program where an
-    engine has one, else :meth:`eagerly`. The method returns tensors, in named tuples and dicts, and has no Python
-    branches on values of tensors or step counts; ``batch`` may be one that is still to be gathered; ``static`` are
-    plain values, for each of which there is another program."""
+    """``(method, batch, *static)``: calls one of the learner's own methods on a batch, as a compiled program if the
+    engine has one, otherwise by :meth:`eagerly`. The method returns tensors, in named tuples and dicts, and has no
+    Python branches on values of tensors or step counts; ``batch`` may be lazily gathered; each set of ``static`` plain
+    values gets a program of its own."""
     learn_all: Callable[[Iterable[Any]], Iterable[Update]]
-    """Updates from one batch after another, until one is skipped: :meth:`updates`, or that of fellows."""
+    """Makes updates on one batch after another, until one is skipped: :meth:`updates`, or that of :attr:`fellows`."""
     engine: Executor | None
-    """Compiles what :attr:`run` calls; None: nothing is compiled."""
+    """Compiles the methods called by :attr:`run`; None: nothing is compiled."""
     rows_of: Callable[[Any], Any]
-    """Makes what a memory hands out into the rows that methods read: gathers late batches, cuts sequences."""
+    """Converts a memory's batches to the rows that methods take: gathers lazy batches, cuts sequences."""
     group: Group | None
-    """The learners with which this one learns as one; a copy of a learner is in no group."""
+    """The group of data-parallel learners; a copy of a learner is in no group."""
     fellows: Fellows | None
-    """Those of them that follow what this one does: see :meth:`lead`."""
+    """Remote learners that follow this one's updates: see :meth:`lead`."""
     average: Average | None
-    """Of the policy's weights, where a callback has asked for it: see :meth:`add_average`."""
+    """The average of the policy's weights, if a callback requires it: see :meth:`add_average`."""
     limit = staticmethod(clip_gradients)
-    """``(gradients, most)``: limits gradients in place, here the norm of all together. A subclass may do otherwise."""
+    """``(gradients, max_norm)``: clips gradients in place, by default by their global norm. Subclasses may override it.
+    """
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class Learner(nn.Module):
         self._owners: dict[str, nn.Module] = {}
         self.tunables: dict[str, Any] = {}
         self._rates: Any = None
-        """The rate that optimizers have got, and what they had when they had it; ``None``: they are to get it again."""
+        """The learning rate last set, and the optimizers' state at that time; ``None``: it must be set again."""
         self.engine = self.group = self.average = None
         self.rows_of = gathered
         self.run_by(None)
@@ -204,21 +204,21 @@ class Learner(nn.Module):
                 self.add_optimizer(name, part, recipe.make_optimizer, recipe.lr)
 
     def run_by(self, run: Callable[..., Any] | None) -> None:
-        """Call methods by ``run(method, batch, *static)`` from now on; None: line by line."""
+        """Call methods by ``run(method, batch, *static)`` from now on; None: eagerly."""
         self.run = self.eagerly if run is None else run
 
     def lead(self, fellows: Fellows | None) -> None:
-        """Share each minibatch with learners elsewhere from now on; None: learn from all of it here."""
+        """Share each minibatch with remote learners from now on; None: learn from all rows locally."""
         self.fellows = fellows
         self.learn_all = self.updates if fellows is None else fellows.update
 
     def learn(self, batch: Any) -> Update:
-        """:meth:`update` on a batch, of which fellows take their shares."""
+        """Returns the result of :meth:`update` on a batch, of which remote learners take their shares."""
         (shared,) = self.learn_all([batch])
         return shared
 
     def updates(self, batches: Iterable[Any]) -> Iterator[Update]:
-        """:meth:`update` on one batch after another, until one is skipped."""
+        """Yields the results of :meth:`update` on one batch after another, until one is skipped."""
         for batch in batches:
             update = self.update(batch)
             yield update
@@ -226,35 +226,35 @@ class Learner(nn.Module):
                 return
 
     def update(self, batch: Any) -> Update:
-        """Learn from one minibatch: here one gradient step. Learners of a group call it at the same time."""
+        """Learn from one minibatch, by default with one gradient step. Learners of a group call it at the same time."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch)
         return update
 
     @property
     def rows_together(self) -> int:
-        """How many rows of a batch after one another are one sequence."""
+        """The number of consecutive rows of a batch that form one sequence."""
         return 1
 
     @property
     def gathers_late(self) -> bool:
-        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
+        """Whether gradient steps run as programs, which gather the rows of a minibatch themselves."""
         return self.engine is not None and self.engine.compiles
 
     def together(self, method: str) -> None:
-        """Call a method without arguments, here and where fellows are."""
+        """Call a method without arguments, on this learner and on remote ones."""
         if self.fellows is None:
             getattr(self, method)()
         else:
             self.fellows.call(method)
 
     def share(self, batch: Any, rank: int, size: int) -> Any:
-        """The rows of a batch that one of several learners makes its step on: here along the first axis.
+        """Returns the rows of a batch for one of several learners, by default along the first axis.
 
         Args:
             batch: gathered, or rows of a rollout.
-            rank: which of the learners, from 0.
-            size: how many there are.
+            rank: index of the learner, from 0.
+            size: number of learners.
         """
         if isinstance(batch, RolloutRows):
             own = share_of(len(batch.rows), rank, size, self.rows_together)
@@ -264,12 +264,12 @@ class Learner(nn.Module):
         return each(batch, lambda column: column.index_select(0, rows.to(column.device)))
 
     def eagerly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """As :attr:`run`, line by line."""
+        """Call a method on a batch without the engine, as :attr:`run` does otherwise."""
         with PRODUCTS_IN[self.precision]():
             return method(self.rows_of(batch), *static)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.counters:  # at every step: a module would ask first whether it is a parameter or a module
+        if name in self.counters:  # set at every step: faster than nn.Module's checks
             self.__dict__[name] = value
         else:
             super().__setattr__(name, value)
@@ -284,17 +284,17 @@ class Learner(nn.Module):
         lr: float,
         owner: nn.Module | None = None,
     ) -> None:
-        """Give parameters an optimizer that :meth:`minimise` knows as ``name``.
+        """Create the optimizer ``name`` of some parameters, for :meth:`minimise`.
 
-        A module that brings an ``optimizer`` of its own, as a user's policy may, keeps it.
+        A module with an ``optimizer`` attribute of its own, as a user's policy may have, keeps it.
 
         Args:
             name: for :meth:`minimise` and in saved files.
             source: a module, or some parameters.
-            recipe: what to build.
+            recipe: of the optimizer.
             lr: learning rate.
-            owner: the module that also gets it as its ``optimizer`` attribute, where users of Stable-Baselines3 look
-                for it; ``source`` itself if that is a module.
+            owner: the module that also gets it as its ``optimizer`` attribute, as in Stable-Baselines3; by default
+                ``source`` if that is a module.
         """
         params = source.parameters() if isinstance(source, nn.Module) else source
         if owner is None and isinstance(source, nn.Module):
@@ -307,7 +307,7 @@ class Learner(nn.Module):
             object.__setattr__(self, "_owners", {**self._owners, name: owner})
 
     def adopt_optimizers(self) -> None:
-        """Use the optimizers that have been assigned to their modules (``model.policy.optimizer = ...``)."""
+        """Use optimizers that users have assigned to their modules (``model.policy.optimizer = ...``)."""
         for name, owner in self._owners.items():
             if (assigned := getattr(owner, "optimizer", None)) is not None and assigned is not self.optimizers[name]:
                 self.optimizers[name] = assigned
@@ -321,18 +321,18 @@ class Learner(nn.Module):
         unless: Tensor | None = None,
         sparing: Iterable[Tensor] = (),
     ) -> None:
-        """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.
+        """Differentiate, average over learners, clip and step: the only place where gradients change parameters.
 
-        Only the gradients of this optimizer's parameters are computed, so an actor loss costs no critic gradients.
-        Parameters that are frozen (``requires_grad_(False)``) stay as they are, and with all of them nothing happens.
+        Only gradients of this optimizer's parameters are computed, so an actor loss costs no critic gradients. Frozen
+        parameters (``requires_grad_(False)``) are unchanged; if all are frozen, nothing happens.
 
         Args:
             name: an optimizer added by :meth:`add_optimizer`.
-            loss: [] scalar; or several, whose sum it is: each is differentiated before the next is asked for, so that
-                what it takes to do so need not leave the processor's cache.
+            loss: [] scalar; or several, which are summed: each is differentiated before the next is computed, so that
+                its activations can stay in the processor's cache.
             max_grad_norm: clip the global gradient norm to this; ``None`` does not clip.
-            unless: [] bool; where it is true, parameters and optimizer stay as they are.
-            sparing: parameters of the optimizer that stay as if they were frozen.
+            unless: [] bool; where true, parameters and optimizer are unchanged.
+            sparing: parameters of the optimizer to treat as frozen.
         """
         optimizer = self.optimizers[name]
         spared = set(map(id, sparing))
@@ -346,7 +346,7 @@ class Learner(nn.Module):
             p.grad = grad
         if max_grad_norm is not None and grads:
             self.limit(grads, max_grad_norm)
-        for group in [group for group in optimizer.param_groups if group.get("l1")]:  # after clipping, as weight decay
+        for group in [group for group in optimizer.param_groups if group.get("l1")]:  # not clipped, as weight decay
             _add_l1(group)
         if unless is None:
             optimizer.step()
@@ -354,7 +354,7 @@ class Learner(nn.Module):
             step_unless(optimizer, unless)
 
     def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
-        """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""
+        """Load an optimizer's state dict. A learning rate that is a tensor stays a tensor, so that graphs follow it."""
         optimizer = self.optimizers[name]
         rates = [group["lr"] for group in optimizer.param_groups]
         optimizer.load_state_dict(state)
@@ -366,7 +366,7 @@ class Learner(nn.Module):
     # -- several learners ----------------------------------------------------------------------------------------------
 
     def join(self, group: Group) -> None:
-        """Learn as one with others from now on; all of them must join at the same time. See
+        """Join a group of data-parallel learners; all of them must join at the same time. See
         :mod:`polyak.learning.data_parallel`.
 
         Raises:
@@ -381,7 +381,7 @@ class Learner(nn.Module):
         self.group = group
 
     def averaged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Means over all learners of some tensors of one type, in one exchange; without a group, the tensors."""
+        """Returns the means over all learners of tensors of one type, in one exchange; without a group, the tensors."""
         return list(tensors) if self.group is None or not tensors else self._means(self.group, tensors)
 
     @staticmethod
@@ -394,15 +394,15 @@ class Learner(nn.Module):
 
     @classmethod
     def declared_tunables(cls) -> dict[str, Any]:
-        """Name -> type of the hyper-parameters that the class declares as :data:`Tunable`."""
+        """Returns name -> type of the hyper-parameters that the class declares as :data:`Tunable`."""
         learners = [base for base in reversed(cls.__mro__) if issubclass(base, Learner)]
         hints = {name: hint for base in learners for name, hint in _annotations(base).items()}
         return {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
     def add_tunables(self, **values: Any) -> None:
-        """Set up hyper-parameters that may move during training, as :data:`Tunable` says.
+        """Set up hyper-parameters that may change during training: see :data:`Tunable`.
 
-        One that the class does not declare becomes a 0-d buffer if it is a float, else a plain attribute.
+        An undeclared one becomes a 0-d buffer if it is a float, otherwise a plain attribute.
         """
         declared = self.declared_tunables()
         for name, value in values.items():
@@ -414,11 +414,11 @@ class Learner(nn.Module):
             self.tunables[name] = value
 
     def set(self, **values: float) -> None:
-        """Set tunable hyper-parameters; ``learning_rate`` reaches every optimizer. A value that has not changed costs
-        one comparison.
+        """Set tunable hyper-parameters; ``learning_rate`` applies to every optimizer. An unchanged value costs one
+        comparison.
 
         Raises:
-            KeyError: a name that is not one of this learner.
+            KeyError: the learner has no hyper-parameter of that name.
         """
         for name, value in values.items():
             if name == "learning_rate":
@@ -439,7 +439,7 @@ class Learner(nn.Module):
         self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
-        """Give all optimizers their learning rate, also where it was set since, or another optimizer was assigned."""
+        """Set the learning rate of all optimizers, even if it was changed or another optimizer was assigned meanwhile."""
         if self._rates != (value, self._present_rates()):
             self.adopt_optimizers()
             for optimizer in self.optimizers.values():
@@ -447,8 +447,8 @@ class Learner(nn.Module):
             self.tunables["learning_rate"], self._rates = value, (value, self._present_rates())
 
     def _present_rates(self) -> list[Any]:
-        """Which optimizers modules have, and the rates of those in use: numbers, and of tensors which they are and how
-        often they have changed."""
+        """Returns the identities of the modules' optimizers, and the rates in use: numbers, or identity and version of
+        tensors."""
         owned = [id(getattr(owner, "optimizer", None)) for owner in self._owners.values()]
         rates = [group["lr"] for optimizer in self.optimizers.values() for group in optimizer.param_groups]
         return owned + [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
@@ -459,20 +459,20 @@ class Learner(nn.Module):
         return {**super().__getstate__(), "group": None, "fellows": None, "learn_all": self.updates}
 
     def networks(self) -> dict[str, Tensor]:
-        """Every tensor that was learned or follows what was learned: policy, targets, temperature; no tunables."""
+        """Returns every learned or derived tensor: policy, targets, temperature; without tunables."""
         found = {name: tensor for name, tensor in self.state_dict().items() if name not in self.tunables}
         if self.average is not None:
             found |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.state_dict().items()}
         return found
 
     def add_average(self) -> None:
-        """Have an average of the policy's weights, unless there is one. It is no module of the learner's, since
-        programs have no use for it."""
+        """Create the average of the policy's weights, unless it exists. It is no submodule of the learner, since
+        programs do not use it."""
         if self.average is None:
             object.__setattr__(self, "average", Average(self.policy))
 
     def load_networks(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what :meth:`networks` returned.
+        """Load the tensors that :meth:`networks` returned.
 
         Raises:
             RuntimeError: names or shapes differ; torch's message lists them. Nothing has changed then.
@@ -500,7 +500,8 @@ class Learner(nn.Module):
 
 
 def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, Tensor]:
-    """Of the sum of some losses, one after another, by parameter; those that no loss depends on are left out."""
+    """Returns the gradients of the sum of some losses, one after another, by parameter; parameters without one are left
+    out."""
     total: dict[Any, Tensor] = {}
     for loss in losses:
         found = torch.autograd.grad(loss, params, allow_unused=True) if params else ()
@@ -511,7 +512,7 @@ def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, 
 
 
 def step_unless(optimizer: Optimizer, unless: Tensor) -> None:
-    """A step of an optimizer, or none where ``unless`` [] bool is true, which a program decides for itself."""
+    """Step an optimizer unless ``unless`` [] bool is true; inside a program this needs no branch."""
     if isinstance(optimizer, TracedOptimizer):
         optimizer.step(unless)
     elif not unless:
@@ -519,14 +520,14 @@ def step_unless(optimizer: Optimizer, unless: Tensor) -> None:
 
 
 def _add_l1(group: Mapping[str, Any]) -> None:
-    """Add the gradient of the sum of absolute parameters to those of a group."""
+    """Add the gradient of the L1 penalty to the gradients of a group."""
     for p in group["params"]:
         if p.grad is not None:
             p.grad = p.grad + group["l1"] * p.detach().sign()
 
 
 def set_rate(optimizer: Optimizer, value: float) -> None:
-    """Give an optimizer another learning rate. One that is a tensor stays one, so that graphs see it move; one that was
+    """Set an optimizer's learning rate. A rate that is a tensor stays a tensor, so that graphs follow it; one that was
     replaced by a number becomes that tensor again."""
     first = optimizer.defaults.get("lr")
     for group in optimizer.param_groups:
@@ -539,6 +540,6 @@ def set_rate(optimizer: Optimizer, value: float) -> None:
 
 
 def _annotations(cls: type) -> dict[str, Any]:
-    """A class's own; only those that are written as texts are evaluated."""
+    """Returns a class's own annotations; only those written as strings are evaluated."""
     own = inspect.get_annotations(cls)
     return inspect.get_annotations(cls, eval_str=True) if any(isinstance(a, str) for a in own.values()) else own

@@ -1,5 +1,5 @@
-"""Training stops at the first value that is not finite, and leaves the last good model: :class:`Guard` looks at what is
-learned, :mod:`polyak.envs.nan_checks` at what goes to the environments and comes from them."""
+"""Training stops at the first value that is not finite, and keeps the last good model: :class:`Guard` checks learned
+values, :mod:`polyak.envs.nan_checks` actions, observations and rewards."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from polyak.warning import warn_user
 UPDATES_PER_COPY = 500
 """Gradient steps between two copies of the learner: a copy takes as long as one or two of them."""
 UPDATES_PER_WAIT = 100
-"""Gradient steps between two looks at losses on an accelerator, which must wait for it."""
+"""Gradient steps between two checks of losses on an accelerator, which must synchronise."""
 
 
 class Guard:
-    """Looks at what a learner learns, and keeps a copy of it from when all of it was finite.
+    """Checks a learner's values, and keeps a copy of it from when all of them were finite.
 
     Args:
-        learner: whose tensors, and those of its optimizers, are looked at, copied and put back.
-        rarely: look at losses now and then only, also on the CPU; on a device it is always so, which the host has to
-            wait for.
+        learner: its tensors and those of its optimizers are checked, copied and restored.
+        rarely: check losses at intervals, even on the CPU; always true for devices that need synchronisation.
 
     Raises:
         NonFiniteError: a parameter is not finite from the start.
@@ -40,7 +39,7 @@ class Guard:
         self._rarely = rarely or self._device.type != "cpu"
         self._looked = learner.steps
         self._constants: set[str] = set()
-        self._constants = set(self.broken())  # a buffer of a user's network may hold infinities, as a mask
+        self._constants = set(self.broken())  # a buffer of a user's network may hold infinities
         if lost := sorted(self._constants & {plain_name(name) for name, _ in learner.named_parameters()}):
             raise NonFiniteError(
                 f"There is NaN or infinity in {_listed(lost)} before training begins. Load or make another model."
@@ -48,7 +47,7 @@ class Guard:
         self._keep()
 
     def after_update(self, metrics: Mapping[str, Tensor]) -> None:
-        """Look at the losses of some gradient steps, and sometimes at all that was learned.
+        """Check the losses of some gradient steps, and at intervals all learned values.
 
         Args:
             metrics: those whose names end with "loss" must be finite.
@@ -66,14 +65,14 @@ class Guard:
             self._renew_copy()
 
     def _renew_copy(self) -> None:
-        """Copy the learner, all of which must be finite."""
+        """Copy the learner, all of whose values must be finite."""
         if broken := self.broken():
             steps = self._learner.steps
             raise NonFiniteError(f"After {steps} gradient steps {_listed(broken)} held NaN or infinity. {SCALE}")
         self._keep()
 
     def broken(self) -> list[str]:
-        """Names of the tensors of learner and optimizers that are not finite."""
+        """Returns the names of the tensors of learner and optimizers that are not finite."""
         tensors = _tensors(self._learner)
         floats = {n: t for n, t in tensors.items() if t.is_floating_point() and t.numel() and n not in self._constants}
         largest = torch.stack([t.abs().max().to(self._device) for t in floats.values()]).tolist() if floats else []
@@ -82,12 +81,12 @@ class Guard:
     @torch.no_grad()
     def _keep(self) -> None:
         self.copied = self._learner.steps
-        """Gradient steps of the learner when it was copied."""
+        """The learner's gradient steps at the copy."""
         self._copy = {name: tensor.clone() for name, tensor in _tensors(self._learner).items()}
 
     @torch.no_grad()
     def put_back(self) -> bool:
-        """Give the learner what it had when it was copied; False if it is made of other tensors by now."""
+        """Restore the copy. Returns False if the learner has other tensors by now."""
         tensors = _tensors(self._learner)
         if any(name not in tensors or tensors[name].shape != copy.shape for name, copy in self._copy.items()):
             return False
@@ -100,11 +99,11 @@ class Guard:
 
 @contextmanager
 def guarding(guard: Guard | None) -> Iterator[None]:
-    """While the block runs, a learner learns under ``guard``; afterwards all of it is finite.
+    """Train a learner under ``guard`` inside the block; afterwards all its values are finite.
 
     Raises:
-        NonFiniteError: it is not; the last good state has been put back, as far as the message says. Where Ctrl-C or
-            ``sys.exit()`` ends the block, that is raised, and a warning has the message.
+        NonFiniteError: a value is not finite; the last good state has been restored, if the message says so. If Ctrl-C
+            or ``sys.exit()`` ends the block, that is raised, and the message becomes a warning.
     """
     try:
         yield
@@ -126,13 +125,13 @@ def _repair(guard: Guard | None, error: BaseException | None) -> None:
     else:
         found += "It could not be put back: networks or optimizers were exchanged during training."
     if error is not None and not isinstance(error, Exception):
-        warn_user(found)  # Ctrl-C stays what it is
+        warn_user(found)  # Ctrl-C is not replaced
         return
     raise NonFiniteError(found) from error
 
 
 def broken_parameters(model: Any) -> list[str]:
-    """Names of the parameters of a model's networks that hold NaN or infinity; none of a model without networks."""
+    """Returns the names of the parameters of a model's networks that hold NaN or infinity; empty without networks."""
     networks = getattr(model, "learner", None)
     if not isinstance(networks, torch.nn.Module):
         networks = getattr(model, "policy", None)
@@ -142,7 +141,7 @@ def broken_parameters(model: Any) -> list[str]:
 
 
 def _tensors(learner: Learner) -> dict[str, Tensor]:
-    """Every tensor that gradient steps change: those of the networks and the optimizers' state."""
+    """Returns every tensor that gradient steps change: those of the networks and the optimizers' state."""
     tensors = learner.networks()
     for name, optimizer in learner.optimizers.items():
         for i, state in enumerate(optimizer.state.values()):

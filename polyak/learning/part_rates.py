@@ -1,4 +1,4 @@
-"""Step sizes of single parts of a learner, such as of the actor's optimizer, that differ from the others'."""
+"""Separate learning rates of parts of a learner, such as the actor's optimizer."""
 
 from polyak.hyperparameters.declaration import LearningRate, fitted, require
 from polyak.learning.learner import Learner, set_rate
@@ -6,14 +6,14 @@ from polyak.schedules import Schedule, get_schedule_fn, value_of
 from polyak.suggestions import did_you_mean
 
 PartRates = dict[str, LearningRate]
-"""Name of an optimizer -> its step size: a number, or a function of the remaining progress."""
+"""Name of an optimizer -> its learning rate: a number, or a function of the remaining progress."""
 
 
 def check_part_rates(rates: PartRates | None, *parts: str) -> None:
-    """Refuse what is no step size of one of these parts.
+    """Refuse learning rates of unknown parts, or out of range.
 
     Raises:
-        HyperparameterError: there is no such part, or its step size is out of range.
+        HyperparameterError: there is no such part, or its learning rate is out of range.
     """
     for name, rate in (rates or {}).items():
         require(name in parts, "learning_rates", rates, f"there is no part {name!r}.{did_you_mean(name, parts)}")
@@ -21,6 +21,6 @@ def check_part_rates(rates: PartRates | None, *parts: str) -> None:
 
 
 def set_part_rate(learner: Learner, name: str, rate: float | Schedule, progress: float) -> None:
-    """Give the optimizer of a part its step size, if the learner has the part. progress remains, 1 to 0."""
+    """Set the learning rate of a part's optimizer, if the learner has it; ``progress`` is the remaining share, 1 to 0."""
     if name in learner.optimizers:
         set_rate(learner.optimizers[name], value_of(f"learning_rates[{name!r}]", get_schedule_fn(rate), progress))

@@ -1,6 +1,6 @@
-"""Learning from sequences in replay with a recurrent policy (R2D2, Kapturowski et al. 2019).
+"""Learning from replayed sequences with a recurrent policy (R2D2, Kapturowski et al. 2019).
 
-Shapes: B sequences of L steps, of which n are to be learned from; R = B n rows.
+Shapes: B sequences of L steps, n of which are trained on; R = B n rows.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from polyak.experience.batch import Transition, gathered
 from polyak.nn.networks.recall import FollowingObservations, Sequences
 
 ETA = 0.9
-"""Share of the largest error in the priority of a sequence, section 2.3; the mean of all has the rest."""
+"""Weight of the largest error in the priority of a sequence, section 2.3; the mean of all has the rest."""
 
 
 @dataclass(frozen=True)
 class SequenceRows:
-    """Makes sequences into rows, each of which has the recurrent state before it.
+    """Converts sequences to rows, each with the recurrent state before it.
 
-    Args:
-        burn_in: steps of each sequence before those to learn from.
-        length: how many to learn from, n.
-        n_steps: steps that each of these spans.
-        memory: names of the columns that hold the policy's recurrent state.
+    burn_in: steps of each sequence before those trained on. length: number of steps trained on, n. n_steps: number of
+    steps of each n-step return. memory: names of the columns with the policy's recurrent state.
     """
 
     burn_in: int
@@ -36,8 +33,8 @@ class SequenceRows:
     memory: tuple[str, ...]
 
     def __call__(self, batch: Any) -> Any:
-        """Sequences [B, L, ...] -> R rows. Where an episode ends early, its rows count more than once. Other batches
-        stay as they are."""
+        """Converts sequences [B, L, ...] to R rows. If an episode ends early, its rows are repeated. Other batches are
+        returned unchanged."""
         batch = gathered(batch)
         valid = getattr(batch, "valid", None)
         if valid is None:
@@ -65,7 +62,7 @@ class SequenceRows:
 
 
 def sequence_errors(errors: Tensor, sequences: int) -> Tensor:
-    """Sizes of the errors of rows [R] -> those of their sequences [B]: ``ETA max + (1 - ETA) mean``."""
+    """Converts absolute errors of rows [R] to those of their sequences [B]: ``ETA max + (1 - ETA) mean``."""
     if len(errors) == sequences:
         return errors
     each = errors.view(sequences, -1)
@@ -73,6 +70,6 @@ def sequence_errors(errors: Tensor, sequences: int) -> Tensor:
 
 
 def picked(column: Tensor, rows: Tensor) -> Tensor:
-    """Of [B, L, ...] the ``rows`` [B, n]: [B, n, ...]"""
+    """Returns the ``rows`` [B, n] of a column [B, L, ...]: [B, n, ...]"""
     index = rows.view(*rows.shape, *[1] * (column.ndim - 2))
     return column.gather(1, index.expand(-1, -1, *column.shape[2:]))

@@ -1,4 +1,4 @@
-"""Learners that learn from rollouts, and evaluate them first: the critic sees a rollout when it is complete.
+"""Learners from rollouts, which are evaluated when they are complete.
 
 Shapes: R rows, step by step; S successors; B minibatch rows; N environments; M choices.
 """
@@ -16,17 +16,19 @@ from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 
 _EVALUATION_ROWS = 1024
-"""Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
+"""Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit into memory.
+"""
 _SMALL_ROLLOUT = 256
-"""Rows of a rollout up to which evaluating it is mostly overhead, so that a program does it in a fraction of the
-time; with more rows it gains less than 1 % of a training, which building one is not worth."""
+"""Largest rollout that a compiled program evaluates: its evaluation is mostly overhead, which the program removes.
+Larger ones would gain less than 1 % of a training, less than the program costs."""
 
 
 class RolloutLearner(Learner):
     """A learner with a stochastic actor and a value function."""
 
     policy: Any
-    """An :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`, or another of which a subclass knows values."""
+    """An :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`, or another policy if a subclass computes its
+    values."""
 
     @property
     def rows_together(self) -> int:
@@ -34,14 +36,15 @@ class RolloutLearner(Learner):
 
     @torch.no_grad()
     def prepare(self, rollout: RolloutBuffer, last: Experience, acting: Any) -> Tensor:
-        """Put values and log-probabilities of its rows into a rollout, and values of the successors that no row holds.
+        """Write values and log-probabilities of its rows, and values of successors that are no rows, into a rollout.
 
-        They are computed in batches, as gradient steps compute them: ratios of probabilities begin at 1.
+        They are computed in batches, as in gradient steps, so that ratios of probabilities begin at 1.
 
         Args:
-            rollout: is whole.
-            last: what there is after its last step: see :meth:`~polyak.experience.RolloutBuffer.successors`.
-            acting: the policy that has made it, whose values they are: the learner's own, or an older copy.
+            rollout: a complete rollout.
+            last: observations and recurrent state after its last step: see
+                :meth:`~polyak.experience.RolloutBuffer.successors`.
+            acting: the behaviour policy, whose values these are: the learner's own, or an older copy.
 
         Returns:
             values [N, 1] of the observations after the last step.
@@ -51,24 +54,24 @@ class RolloutLearner(Learner):
 
     @torch.no_grad()
     def values_of(self, states: Experience, acting: Any) -> Tensor:
-        """:meth:`next_values` of states in tensors, in pieces of a size that memory bears: [S]"""
+        """Returns :meth:`next_values` [S] of states in tensors, computed in pieces that fit into memory."""
         if (count := len(first(states.columns))) > _EVALUATION_ROWS:
             pieces = (states[start : start + _EVALUATION_ROWS] for start in range(0, count, _EVALUATION_ROWS))
             return torch.cat([self.values_of(piece, acting) for piece in pieces])
         return self.eagerly(self.next_values, states, acting)
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
-        """:meth:`evaluation` of all rows, in pieces of a size that memory bears."""
+        """Returns :meth:`evaluation` of all rows, computed in pieces that fit into memory."""
         parts = [self.eagerly(self.evaluation, piece, acting) for piece in _pieces(rows)]
         return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     @torch.no_grad()
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
-        """``values`` and ``log_probs`` [B] of rows.
+        """Returns ``values`` and ``log_probs`` [B] of rows.
 
         Args:
-            rows: observations [B, ...], actions [B, ...], and a dict of further columns [B, ...] if there are some.
-            acting: the policy that has acted; ``None``: the learner's own.
+            rows: observations [B, ...], actions [B, ...], and optionally a dict of further columns [B, ...].
+            acting: the behaviour policy; ``None``: the learner's own.
         """
         policy = self.policy if acting is None else acting
         observations, actions, *more = rows
@@ -76,17 +79,17 @@ class RolloutLearner(Learner):
         return {"values": values.flatten(), "log_probs": log_prob}
 
     def next_values(self, successors: Experience, acting: Any) -> Tensor:
-        """State values [S] of ``observations`` [S, ...], given ``memory`` and ``masks``."""
+        """Returns state values [S] of ``observations`` [S, ...], given ``memory`` and ``masks``."""
         columns = successors.columns
         return acting.predict_values(columns["observations"], **columns["memory"]).flatten()
 
 
 class OnPolicyLearner(RolloutLearner):
-    """Learns from rollouts of its own policy alone."""
+    """Learns from rollouts of its own policy."""
 
     policy: ActorCriticPolicy
     entropy_index: float = 1.0
-    """Which Tsallis entropy :meth:`evaluated` gives: see :mod:`polyak.ops.tsallis`."""
+    """Index of the Tsallis entropy that :meth:`evaluated` returns: see :mod:`polyak.ops.tsallis`."""
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
         if acting is self.policy and len(rows[1]) <= _SMALL_ROLLOUT:
@@ -95,7 +98,8 @@ class OnPolicyLearner(RolloutLearner):
         return super()._evaluate(rows, acting)
 
     def evaluated(self, batch: RolloutSamples) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], by the policy as it is.
+        """Returns values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], under the
+        current policy.
 
         Further columns of the rollout, such as masks and recurrent state, are arguments of the policy by their names.
         """
@@ -105,30 +109,30 @@ class OnPolicyLearner(RolloutLearner):
         return self.policy.evaluate_actions(batch.observations, batch.actions, **named)
 
     def recurrent_columns(self, batch: RolloutSamples) -> dict[str, Tensor]:
-        """The columns of a minibatch that hold recurrent state: see
+        """Returns the columns of a minibatch with recurrent state: see
         :class:`~polyak.nn.policies.recurrent.RecurrentActorCriticPolicy`."""
         names = {"starts", *(self.policy.initial_memory(1) or ())}
         return {name: column for name, column in batch.extras.items() if name in names}
 
     def normalized(self, advantages: Tensor) -> Tensor:
-        """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
+        """Normalises advantages [B] to mean 0 and standard deviation 1 over the minibatches of all learners."""
         if self.group is not None:
             return _normalized_together(advantages, self.group)
         return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
 def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
-    """-H(pi), or its one-sample estimate E[log pi(a|s)] where the entropy has no closed form.
+    """Returns -H(pi), or its one-sample estimate E[log pi(a|s)] if the entropy has no closed form.
 
-    The bonus that A3C (arXiv:1602.01783, section 4) and PPO (arXiv:1707.06347, eq. 9) add to stay stochastic.
+    It is the entropy bonus of A3C (arXiv:1602.01783, section 4) and PPO (arXiv:1707.06347, eq. 9).
     entropy [B], log_prob [B] -> []
     """
     return -entropy.mean() if entropy is not None else log_prob.mean()
 
 
 def _normalized_together(advantages: Tensor, group: Group) -> Tensor:
-    """Those [B] of one of the learners of a group."""
-    x = advantages.double()  # in which sums of squares lose nothing
+    """Normalises the advantages [B] of one learner of a group by the moments of all."""
+    x = advantages.double()  # sums of squares need double precision
     moments = torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()])
     rows, total, squares = group.sum(moments).unbind()
     mean = total / rows
@@ -137,7 +141,7 @@ def _normalized_together(advantages: Tensor, group: Group) -> Tensor:
 
 
 def _pieces(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Columns [R, ...], each of them a tensor or a dict of such, in pieces of a size that memory bears."""
+    """Yields columns [R, ...], tensors or dicts of tensors, in pieces that fit into memory."""
     for start in range(0, len(rows[1]), _EVALUATION_ROWS):
         piece = slice(start, start + _EVALUATION_ROWS)
         yield tuple(mapped(lambda part, piece=piece: part[piece], column) for column in rows)

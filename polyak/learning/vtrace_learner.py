@@ -1,4 +1,4 @@
-"""A learner from what an older policy did, with V-trace.
+"""A learner from rollouts of older policies, with V-trace.
 
 Shapes: T steps of N environments.
 """
@@ -22,24 +22,24 @@ from polyak.ops.returns import vtrace
 
 
 class Unroll(NamedTuple):
-    """A rollout as learners see it."""
+    """A rollout in the form that learners take."""
 
     trajectory: Trajectory
-    """Of T steps of N environments; ``log_probs`` are those of the policy that acted."""
+    """T steps of N environments; ``log_probs`` are those of the behaviour policy."""
     memory: dict[str, Tensor]
-    """Name -> [N, ...]: recurrent state of the policy that acted, after the last step; empty if it has none."""
+    """Name -> [N, ...]: recurrent state of the behaviour policy after the last step; empty without recurrence."""
 
 
 class Evaluated(NamedTuple):
-    """What a policy has to say of an unroll."""
+    """A policy's evaluation of an unroll."""
 
-    values: Tensor  # [T + 1, N]; the last ones, of what followed the last step, without gradients
+    values: Tensor  # [T + 1, N]; the last row, of the observations after the last step, has no gradient
     log_probs: Tensor  # [T, N] of the actions taken
-    entropy: Tensor | None  # [T, N]; None where there is no closed form
+    entropy: Tensor | None  # [T, N]; None without a closed form
 
 
 class PublishedWeights(NamedTuple):
-    """Weights that actors act with until there are newer ones."""
+    """Weights that actors use until newer ones are published."""
 
     version: int
     """The learner's steps when they were published."""
@@ -47,7 +47,7 @@ class PublishedWeights(NamedTuple):
 
     @torch.no_grad()
     def put_into(self, policy: nn.Module) -> int:
-        """Let a copy of the policy have these weights. -> their version"""
+        """Copy these weights into a copy of the policy. Returns their version."""
         own = list(policy.state_dict().values())
         if own:
             torch._foreach_copy_(own, self.tensors)
@@ -55,10 +55,10 @@ class PublishedWeights(NamedTuple):
 
 
 class VTraceLearner(RolloutLearner):
-    """A stochastic actor and a value function that learn from what an older policy did.
+    """A stochastic actor and a value function that learn from rollouts of older policies.
 
     Attributes:
-        published: the weights that actors act with; ``None``: there are none yet.
+        published: the weights for actors; ``None`` before the first :meth:`publish`.
     """
 
     estimates_itself: ClassVar[bool] = True
@@ -75,21 +75,22 @@ class VTraceLearner(RolloutLearner):
         super().__init__(recipe)
         self.published = None
 
-    # -- what actors act with ------------------------------------------------------------------------------------------
+    # -- publication of weights
+    # ------------------------------------------------------------------------------------------
 
     def publish(self, policy: nn.Module) -> None:
-        """Let actors take up the present weights of a policy before their next rollout."""
+        """Publish the present weights of a policy, which actors load before their next rollout."""
         self.published = PublishedWeights(self.steps, [part.detach().clone() for part in policy.state_dict().values()])
 
     @property
     def unpublished(self) -> int:
-        """Steps that were made since weights were published."""
+        """The number of steps since the last publication."""
         return 0 if self.published is None else self.steps - self.published.version
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def share(self, batch: Unroll, rank: int, size: int) -> Unroll:
-        """Some of the environments."""
+        """Returns the unroll of one learner's share of the environments."""
         environments = share_of(batch.trajectory.rewards.shape[1], rank, size)
 
         def some(axis: int) -> Callable[[Tensor], Tensor]:
@@ -98,7 +99,7 @@ class VTraceLearner(RolloutLearner):
         return Unroll(each(batch.trajectory, some(1)), each(batch.memory, some(0)))
 
     def evaluate_unroll(self, policy: ActorCriticPolicy, unroll: Unroll) -> Evaluated:
-        """Values, log-probabilities and entropies by a policy as it is now."""
+        """Returns values, log-probabilities and entropies under the current policy."""
         named: dict[str, Any] = self.columns(unroll)
         if self.entropy_index != 1:
             named["entropy_index"] = self.entropy_index
@@ -112,11 +113,11 @@ class VTraceLearner(RolloutLearner):
         return Evaluated(values, in_time(log_probs, like), None if entropy is None else in_time(entropy, like))
 
     def observations(self, unroll: Unroll) -> Any:
-        """What was acted on [N * T, ...]."""
+        """Returns the observations of the steps [N * T, ...]."""
         return rows_of(arrays.mapped(lambda column: column[:-1], unroll.trajectory.observations))
 
     def columns(self, unroll: Unroll) -> dict[str, Tensor]:
-        """Further columns of an unroll, as a policy reads them: memory, masks, and where episodes begin."""
+        """Returns further columns of an unroll, as a policy takes them: recurrent state, masks, and episode starts."""
         found = {name: rows_of(column) for name, column in unroll.trajectory.extras.items()}
         if unroll.memory:
             cuts = unroll.trajectory.cuts
@@ -124,8 +125,8 @@ class VTraceLearner(RolloutLearner):
         return found
 
     def vtrace(self, unroll: Unroll, values: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Targets of the values and advantages [T, N], from values [T + 1, N] and the log-probabilities [T, N] of the
-        policy whose values these are to be: see :func:`~polyak.ops.returns.vtrace`."""
+        """Returns value targets and advantages [T, N], from values [T + 1, N] and log-probabilities [T, N] of the
+        target policy: see :func:`~polyak.ops.returns.vtrace`."""
         with torch.no_grad():
             t, values = unroll.trajectory, values.detach()
             return vtrace(
@@ -143,18 +144,18 @@ class VTraceLearner(RolloutLearner):
 
 
 def rows_of(columns: TensorObs) -> Any:
-    """[T, N, ...] -> [N * T, ...], one environment after another, so that sequences stay together."""
+    """Reshapes [T, N, ...] to [N * T, ...], environment by environment, so that sequences stay together."""
     return arrays.mapped(lambda column: column.transpose(0, 1).flatten(0, 1), columns)
 
 
 def in_time(rows: Tensor, like: Tensor) -> Tensor:
-    """The inverse of :func:`rows_of` for a number in each row: [N * T] or [N * T, 1] -> [T, N] as ``like`` is."""
+    """Reshapes scalars of rows, [N * T] or [N * T, 1], to [T, N] like ``like``; the inverse of :func:`rows_of`."""
     steps, columns = like.shape
     return rows.reshape(columns, steps).t()
 
 
 def joined(unrolls: Iterable[Unroll]) -> Unroll:
-    """Rollouts of equal length side by side: [T, N1, ...] and [T, N2, ...] -> [T, N1 + N2, ...]."""
+    """Concatenates rollouts of equal length: [T, N1, ...] and [T, N2, ...] -> [T, N1 + N2, ...]."""
     several = list(unrolls)
     if len(several) == 1:
         return several[0]

@@ -1,1 +1,1 @@
-"""Trainings: what happens when."""
+"""Training loops: the order of collection, learning and logging."""

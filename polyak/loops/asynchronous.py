@@ -1,8 +1,8 @@
 """Asynchronous learning: take rollouts, learn from them, publish weights.
 
-A rollout is ``n_steps`` of each environment, all with the weights that were published last before it began; learners
-correct for their age. A :class:`RolloutCollector` brings rollouts: it makes them here, in turn with the learner or in a
-thread, or takes them from runners elsewhere. What is under way in it outlives one ``learn``.
+A rollout is ``n_steps`` steps of each environment, all with the latest weights published before it began; learners
+correct for this policy lag. A :class:`RolloutCollector` delivers rollouts: it makes them in this process, alternating
+with the learner or in a thread, or takes them from remote runners. A rollout under way outlives one ``learn``.
 
 Shapes: T steps of N environments.
 """
@@ -33,38 +33,39 @@ _NOWHERE = np.zeros(0, bool)
 
 
 class Rollout(NamedTuple):
-    """Steps that were made with the same weights, and what these say of them."""
+    """Steps of one rollout, made with the same weights."""
 
     buffer: Any
-    """A :class:`~polyak.experience.RolloutBuffer`; ``None``: its rows are elsewhere."""
+    """The :class:`~polyak.experience.RolloutBuffer`; ``None`` if its rows are stored elsewhere."""
     last: Any
-    """What there was after the last step: see :meth:`~polyak.collecting.rollout.RolloutWriter.following`."""
+    """Observations and recurrent state after the last step: see
+    :meth:`~polyak.collecting.rollout.RolloutWriter.following`."""
     episode_starts: np.ndarray
     version: int
-    """The learner's steps when the weights were published."""
+    """The learner's step count when the weights were published."""
     steps: Sequence[Step | None] = ()
-    """As far as callbacks are yet to see them; ``None`` where none reads it."""
+    """Steps that callbacks have not seen yet; ``None`` for a step that no callback reads."""
     elsewhere: UnrollElsewhere | None = None
-    """Where its rows are."""
+    """Reference to rows that are stored elsewhere."""
 
     def unrolled(self) -> Unroll | UnrollElsewhere:
-        """As learners see it."""
+        """Returns the rollout in the form that learners take."""
         if self.elsewhere is not None:
             return self.elsewhere
         return Unroll(self.buffer.trajectory(self.last.observations, self.episode_starts), self.last.memory)
 
     def evaluated(self, step: Step, row: int) -> Step:
-        """A step with what the policy that acted says of it."""
+        """Returns a step with the values and log-probabilities of the behaviour policy."""
         found = {"values": self.buffer.values[row], "log_probs": self.buffer.log_probs[row]}
         return step._replace(extras={**step.extras, **found})
 
 
 class AsynchronousLoop:
-    """Takes rollouts, learns from them, and publishes weights now and then.
+    """Takes rollouts, learns from them, and publishes weights at intervals.
 
     Args:
         model: the algorithm.
-        callback: asked after every step whether to continue.
+        callback: called after every step; may stop training.
         log_interval: iterations between two tables.
     """
 
@@ -81,7 +82,7 @@ class AsynchronousLoop:
             model.learner.publish(model.policy)
 
     def iterate(self) -> bool:
-        """Rollouts, and what is learned from them. False: a callback asked to stop."""
+        """Take rollouts and learn from them. Returns False if a callback stops training."""
         loop, settings = self.on_policy, self.settings
         rollouts = self.collector.take()
         if rollouts is None:
@@ -97,31 +98,31 @@ class AsynchronousLoop:
 
 
 def collector_of(model: Any) -> RolloutCollector:
-    """What brings the rollouts of a model."""
+    """Returns the rollout collector of a model."""
     if isinstance(model.runner, SeparateRunners):
         return RunnersCollector(model)
     return ThreadCollector(model) if model.asynchronous else TurnsCollector(model)
 
 
 def log_lag(model: Any, outcome: Any) -> None:
-    """Log by how many updates the weights that acted were behind."""
+    """Log the policy lag: the number of updates by which the behaviour policy's weights were behind."""
     model.logger.record("train/policy_lag", float(np.mean(model.collector.lags)))
 
 
 class RolloutCollector:
-    """Brings the rollouts that are learned from next, from an actor that has weights of its own.
+    """Delivers the rollouts for the next gradient steps, from an actor with weights of its own.
 
     Args:
-        model: whose environments, actor and learner these are.
+        model: provides environments, actor and learner.
 
     Attributes:
-        rollouts: what is learned from now.
-        unrolls: the same as learners see it, those of one gradient step side by side.
-        lags: how many updates the weights of each were behind.
+        rollouts: the rollouts to learn from.
+        unrolls: the same as learners take them, with those of one gradient step concatenated.
+        lags: policy lag of each rollout, in updates.
     """
 
     per_batch = 1
-    """Rollouts of one gradient step."""
+    """Rollouts per gradient step."""
 
     def __init__(self, model: Any) -> None:
         self.settings, self.runner = model, model.runner
@@ -134,7 +135,7 @@ class RolloutCollector:
         self.forget()
 
     def begin(self, loop: OnPolicyLoop) -> None:
-        """Collect for another ``learn``: its callbacks, its counters."""
+        """Prepare for another ``learn``, with its callbacks and counters."""
         self.loop = loop
         loop.collector.policy = partial(getattr, self.actor, "policy")
         if self.runner.env.resets != self._resets:
@@ -142,14 +143,14 @@ class RolloutCollector:
         self._resets = self.runner.env.resets
 
     def forget(self) -> None:
-        """Drop what is under way, since new episodes have begun."""
+        """Drop rollouts under way, since new episodes have begun."""
 
     def take(self) -> list[Rollout] | None:
-        """Rollouts to learn from. ``None``: a callback asked to stop."""
+        """Returns rollouts to learn from; ``None`` if a callback stops training."""
         raise NotImplementedError
 
     def hold(self, rollouts: list[Rollout]) -> list[Rollout]:
-        """Let these be learned from."""
+        """Set the rollouts to learn from, and compute their lags."""
         self.rollouts = rollouts
         self.lags = [self.settings.learner.steps - rollout.version for rollout in rollouts]
         unrolls: list[Any] = [rollout.unrolled() for rollout in rollouts]
@@ -158,23 +159,23 @@ class RolloutCollector:
         return rollouts
 
     def minibatches(self, size: int | None = None) -> Iterator[Unroll]:
-        """What gradient steps are made on, for the learner's ``update``."""
+        """Returns the batches of the gradient steps, for the learner's ``update``."""
         return iter(self.unrolls)
 
     def catch_up(self) -> int:
-        """Bring the actor the weights that were published last. -> their version"""
+        """Copy the latest published weights to the actor, and return their version."""
         return int(self.settings.learner.published.put_into(self.actor.policy))
 
     def fresh(self) -> RolloutWriter:
-        """A rollout to fill."""
+        """Returns an empty rollout to fill."""
         return cast(RolloutWriter, self.settings.rollouts.fresh_writer())
 
     def whole(self, writer: RolloutWriter, after: Any, version: int, steps: Sequence[Step | None] = ()) -> Rollout:
-        """A rollout whose steps are all there, with values and log-probabilities by the weights that acted.
+        """Returns a complete rollout, with values and log-probabilities of the behaviour policy.
 
         Args:
-            writer: has written it.
-            after: holds what there is after the last step, as a runner does.
+            writer: holds the steps.
+            after: holds observations and recurrent state after the last step, as a runner does.
             version: of the weights.
             steps: see :class:`Rollout`.
         """
@@ -184,12 +185,12 @@ class RolloutCollector:
         return Rollout(writer.buffer, *writer.following(after), version, steps)
 
     def show(self, rollout: Rollout, rows: Iterable[tuple[int, bool]], step_of: Callable[[int], Step | None]) -> bool:
-        """Show callbacks a rollout that was made elsewhere. False: one of them asked to stop.
+        """Show callbacks a rollout that was collected elsewhere. Returns False if one stops training.
 
         Args:
-            rollout: what they are shown.
-            rows: numbers of its steps, and whether callbacks are still to be asked about each.
-            step_of: gives one of these; ``None``: no episode ended with it, and no callback reads it.
+            rollout: the rollout.
+            rows: indices of its steps, and whether ``on_step`` has not been called for each yet.
+            step_of: returns the step at an index; ``None`` if no episode ended at it and no callback reads it.
         """
         loop, clock, callback = self.loop, self.loop.collector.clock, self.loop.collector.callback
         if rollout.buffer is not None:
@@ -213,10 +214,10 @@ class RolloutCollector:
 
 
 class TurnsCollector(RolloutCollector):
-    """Makes a rollout when the last one has been learned from, so that equal seeds give equal numbers."""
+    """Collects a rollout after learning from the previous one, so that equal seeds give equal results."""
 
     def take(self) -> list[Rollout] | None:
-        version = self.catch_up()  # also for a rollout that a file has brought: it began with these
+        version = self.catch_up()  # a rollout restored from a file began with these weights, too
         if not self.loop.collect():
             return None
         writer = self.loop.rollout
@@ -224,10 +225,10 @@ class TurnsCollector(RolloutCollector):
 
 
 class ThreadCollector(RolloutCollector):
-    """Makes one rollout after another in a thread of its own, as many as may wait."""
+    """Collects rollouts in a thread of its own, with a bounded queue."""
 
     def __init__(self, model: Any) -> None:
-        model.runner.split = TimeSplit()  # the learner's clock counts how long it waits
+        model.runner.split = TimeSplit()  # the learner's time split counts the waiting
         self._shows = False
         super().__init__(model)
 
@@ -236,7 +237,7 @@ class ThreadCollector(RolloutCollector):
         self.runner.thread = ActorThread(self.make, self.settings.queue_size)
 
     def take(self) -> list[Rollout] | None:
-        """The rollout that has waited longest, or all that wait."""
+        """Returns the oldest waiting rollout, or all waiting ones."""
         loop, thread = self.loop, self.runner.thread
         self._shows = loop.collector.callback.needs_locals
         thread.start()
@@ -250,7 +251,7 @@ class ThreadCollector(RolloutCollector):
         return self.hold(taken)
 
     def make(self, stopping: Callable[[], bool]) -> Rollout | None:
-        """In the thread: a whole rollout; ``None``: it is to stop, and what there is of one is kept."""
+        """Collect a whole rollout, in the thread. Returns ``None`` to stop; a partial rollout is kept."""
         if self._begun is None:
             version = self.catch_up()
             self.actor.begin(self.settings.n_envs)
@@ -268,22 +269,23 @@ class ThreadCollector(RolloutCollector):
 
 
 class RunnersCollector(RolloutCollector):
-    """Takes what runners elsewhere have finished, each by itself."""
+    """Takes rollouts that remote runners have finished, each separately."""
 
     runner: SeparateRunners
 
     def __init__(self, model: Any) -> None:
         self.per_batch = model.rollouts.per_batch
         self._given: Any = None
-        """What runners have been given last."""
+        """The weights that runners were given last."""
         super().__init__(model)
 
     def forget(self) -> None:
         self._received: list[Rollout] = []
-        """What is to be learned from next, as far as it is there."""
+        """Rollouts received for the next gradient step."""
 
     def take(self) -> list[Rollout] | None:
-        """What a runner has finished, or all that wait. What is in hand when a callback asks to stop stays there."""
+        """Returns the next finished rollouts, or all waiting ones. Rollouts received before a callback stops training
+        are kept."""
         settings, runner = self.settings, self.runner
         batches = runner.waiting() // self.per_batch if settings.rollouts.takes_all and settings.asynchronous else 1
         while len(self._received) < max(batches, 1) * self.per_batch:
@@ -292,10 +294,11 @@ class RunnersCollector(RolloutCollector):
                 self._given = settings.learner.published
             self.actor.begin(settings.n_envs)
             runner.plan(settings.n_steps)
-            runner.apart = self._rows_stay()
+            recipe = self._recipe_elsewhere()
+            runner.apart = recipe is not None
             with self.loop.split.env:
                 finished = runner.take() if runner.apart else runner.take() and runner.in_hand_whole()
-            rollout = self.rollout_of(finished)
+            rollout = self.rollout_of(finished, recipe)
             if not self.show(rollout, runner.rows_in_hand(), self._step_of(finished)):
                 return None
             runner.finish()
@@ -307,16 +310,19 @@ class RunnersCollector(RolloutCollector):
             runner.env.traffic.note_lag(settings.n_steps * settings.rollouts.n_envs, lag)
         return received
 
-    def _rows_stay(self) -> bool:
-        """Whether rows need not come here: learners elsewhere fetch them, and no callback reads them."""
+    def _recipe_elsewhere(self) -> Callable[..., Any] | None:
+        """What makes a rollout buffer where learners elsewhere fetch the rows, which no callback reads; ``None``: they
+        come here."""
         if self.loop.collector.callback.needs_locals or not getattr(self.settings.learner.fellows, "fetches", False):
-            return False
-        return self.settings.rollouts.buffer_recipe() is not None
+            return None
+        recipe: Callable[..., Any] | None = self.settings.rollouts.buffer_recipe()
+        return recipe
 
-    def rollout_of(self, finished: Finished) -> Rollout:
-        """What a runner has finished as a rollout."""
+    def rollout_of(self, finished: Finished, recipe: Callable[..., Any] | None) -> Rollout:
+        """What a runner has finished as a rollout; ``recipe``: makes its buffer, where its rows are elsewhere."""
         if finished.apart is not None:
-            elsewhere = UnrollElsewhere(self.settings.rollouts.buffer_recipe(), [finished.apart])
+            assert recipe is not None
+            elsewhere = UnrollElsewhere(recipe, [finished.apart])
             return Rollout(None, None, _NOWHERE, finished.version, elsewhere=elsewhere)
         writer = self.fresh()
         put_back(self.actor.policy, finished.weights)
@@ -330,7 +336,7 @@ class RunnersCollector(RolloutCollector):
 
 
 def _side_by_side(unrolls: list[Any]) -> Any:
-    """Rollouts of one gradient step; those that are here are sent with those that are elsewhere."""
+    """Concatenates the rollouts of one gradient step; local rows are sent with the references to remote ones."""
     if not any(isinstance(one, UnrollElsewhere) for one in unrolls):
         return joined(unrolls)
     parts = [one.parts if isinstance(one, UnrollElsewhere) else [one] for one in unrolls]
@@ -339,6 +345,6 @@ def _side_by_side(unrolls: list[Any]) -> Any:
 
 
 def _kept(step: Step, whole: bool) -> Step:
-    """A step that the environments cannot change any more; unless ``whole`` only its ends and infos."""
+    """Returns a copy of a step that the environments cannot overwrite; unless ``whole``, only of its ends and infos."""
     ends = step._replace(infos=[dict(info) for info in step.infos], dones=step.dones.copy())
     return Step(*copied(list(ends), None)) if whole else ends

@@ -1,4 +1,4 @@
-"""What time it is in a training, how the episodes went that ended lately, and the tables in which logs have both."""
+"""The counters of a training, the statistics of recent episodes, and the log tables that contain both."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from polyak.envs.adapters.infos import as_monitored
 from polyak.logging.logger import Logger
 
 LONG = 100_000
-"""Steps of the vectorised environment in which no episode has ended, after which a training that has made all its steps
-waits for an end no longer."""
+"""Steps of the vectorised environment without an end of an episode, after which a training that has made all its steps
+no longer waits for one."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Clock:
     """The counters of a model's training. They outlive one ``learn``, and files hold them."""
 
     steps: int = 0
-    """Environment steps so far, over all environments; from a dataset alone, gradient steps."""
+    """Environment steps so far, over all environments; in offline training, gradient steps."""
     total: int = 0
     """Steps at which training ends."""
     started_at: int = 0
@@ -36,40 +36,40 @@ class Clock:
     iterations: int = 0
     """Rollouts in the present ``learn``."""
     remaining: float = 1.0
-    """Share of the training that is left, from 1 to 0: what schedules are functions of."""
+    """Remaining share of the training, from 1 to 0: the argument of schedules."""
     began: float = 0.0
     """Wall time, in nanoseconds, at which the present ``learn`` began."""
     series: Collection | None = None
-    """The series of steps that is under way, or that a file has brought."""
+    """The series of steps that is under way, or that was restored from a file."""
     beside: dict[str, Any] | None = None
-    """What a file has brought of the training beside the model: see :mod:`polyak.callbacks.beside`."""
+    """State of callbacks and evaluations that was restored from a file: see :mod:`polyak.callbacks.beside`."""
 
     @property
     def planned(self) -> int:
-        """Steps of the whole training, before its first one; of one that resumes those of both parts together."""
+        """Steps of the whole training, before its first one; of a resumed one, those of both parts together."""
         brought = self.beside["clock"] if self.beside is not None else {"total": self.total, "started_at": self.steps}
         total = self.total if self.total > self.steps else int(brought["total"])
         return max(total - int(brought["started_at"]), 0)
 
     def tick(self) -> None:
-        """Schedules move on to the present number of steps."""
+        """Update the remaining share to the present number of steps."""
         self.remaining = 1.0 - float(self.steps) / float(self.total)
 
     def tick_within(self) -> None:
-        """The same where the last steps may be more than there are left."""
+        """Update the remaining share, at least 0, if the last series may overshoot ``total``."""
         self.tick()
         self.remaining = max(self.remaining, 0.0)
 
 
 class EpisodeWithoutEnd(Exception):
-    """Ends a training that waits for the end of an episode in vain."""
+    """Ends a training whose last episode does not end."""
 
 
 class Patience:
-    """Waits for episodes to end, but not for ever once a training has made all its steps.
+    """Waits for episodes to end, up to a limit once the training has made all its steps.
 
     Args:
-        clock: of the training.
+        clock: the training's counters.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -77,13 +77,13 @@ class Patience:
         self._ended = self._waited = 0
 
     def wait(self, ended: int) -> None:
-        """Before each step.
+        """Count a step, before it is made.
 
         Args:
             ended: episodes that have ended in this series of steps.
 
         Raises:
-            EpisodeWithoutEnd: none has for long, and the training has made its steps.
+            EpisodeWithoutEnd: no episode has ended for long, and the training has made its steps.
         """
         self._waited = self._waited + 1 if ended == self._ended else 0
         self._ended = ended
@@ -111,12 +111,12 @@ class EpisodeStatistics:
         self.episodes, self.successes = deque(self.episodes, maxlen=window), deque(self.successes, maxlen=window)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all episodes."""
         self.episodes.clear()
         self.successes.clear()
 
     def note(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Keep the episodes that ended in a step: see :class:`~polyak.envs.protocol.Outcome`."""
+        """Add the episodes that ended in a step: see :class:`~polyak.envs.protocol.Outcome`."""
         self.episodes.extend(as_monitored(columns))
         if (success := columns.get("success")) is not None:
             self.successes.extend(success[~np.isnan(success)].tolist())
@@ -131,7 +131,7 @@ class EpisodeStatistics:
 
 
 def read_episodes(model: Any) -> None:
-    """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
+    """Add the statistics of episodes that ended on the device; the host waits for them."""
     if model.runner is not None and isinstance(model.runner.env, Counted):
         _take_over(model, model.runner.env.episodes)
 
@@ -147,7 +147,7 @@ def write_logs(model: Any, counters: dict[str, float]) -> None:
     """Write a table: the statistics of finished episodes, the speed and whatever was recorded since the last one.
 
     Args:
-        model: whose.
+        model: the model.
         counters: further values of the group ``time/``.
     """
     logger, clock = model.logger, model.clock

@@ -1,4 +1,4 @@
-"""Collecting: series of steps of the environments, each shown to callbacks and handed on."""
+"""Collection: series of environment steps, each shown to callbacks and stored."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,38 +13,38 @@ from polyak.loops.clock import Clock, EpisodeStatistics, Patience
 
 
 class Wanted(Protocol):
-    """How long a series is."""
+    """The length of a series."""
 
     def is_complete(self, series: Collection) -> bool:
-        """Whether it is as long as that."""
+        """Whether the series is long enough."""
 
     def missing(self, series: Collection) -> int:
-        """Steps that are sure to follow before it is."""
+        """Returns a lower bound of the steps that the series still lacks."""
 
 
 class Into(Protocol):
-    """Where experience goes: a memory, or a rollout."""
+    """The storage of experience: a replay memory, or a rollout."""
 
     def record(self, step: Step) -> None:
-        """Take a step of the environments that callbacks have let pass."""
+        """Store a step that callbacks have accepted."""
 
 
 class Collector:
-    """Steps environments as an actor chooses.
+    """Steps environments with the actions of an actor.
 
     Args:
         runner: acts and steps.
-        progress: numbers that exploration goes by.
-        clock: moves with each step.
-        statistics: of the episodes that end.
-        callback: asked after every step whether to continue.
-        shown: what callbacks find in their ``locals``, by a step and the series that it is in.
-        policy: gives the policy that acts, which a program may have exchanged.
-        restart: begins new episodes, where another program has reset the environments.
+        progress: counters that exploration schedules read.
+        clock: advanced at each step.
+        statistics: updated when episodes end.
+        callback: called after every step; may stop training.
+        shown: returns the callbacks' ``locals`` for a step and its series.
+        policy: returns the behaviour policy, which a program may have exchanged.
+        restart: begins new episodes after another program has reset the environments.
 
     Attributes:
         before_series: called before each series.
-        before_step: called before each step, such as a normaliser that sees the observations in hand.
+        before_step: called before each step, for example by a normaliser that counts the current observations.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class Collector:
         after: tuple[Callable[[int], None], ...] = (),
         complete: tuple[Callable[[], None], ...] = (),
     ) -> Collection | None:
-        """Make a series of steps, or finish the one that a file has brought.
+        """Make a series of steps, or finish the one restored from a file.
 
         Args:
-            wanted: how long it is.
-            into: takes each step that callbacks have let pass.
-            after: called when a step is stored, with the number of episodes that ended in it.
-            complete: called at the end, before callbacks are.
+            wanted: the length of the series.
+            into: stores each step that callbacks have accepted.
+            after: called after each step is stored, with the number of episodes that ended in it.
+            complete: called at the end, before the callbacks' ``on_rollout_end``.
 
         Returns:
-            the series; ``None``: a callback asked to stop.
+            the series; ``None`` if a callback stops training.
         """
         series = self._begin(wanted)
         try:
@@ -124,15 +124,15 @@ class Collector:
         return series
 
     def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
-        """Make ready to act."""
+        """Prepare actor and exploration for a series."""
         self.actor.use(self.policy())
         self.actor.begin(self.n_envs, restart)
         self.progress.steps = self.clock.steps
 
     @contextmanager
     def ahead(self, wanted: Wanted) -> Iterator[None]:
-        """While the block runs, the environments make the first step of the next series. All random numbers of acting
-        are drawn before it."""
+        """Let the environments make the first step of the next series while the block runs. Acting draws all its
+        random numbers before it."""
         self.prepare(wanted, Collection())
         with self.runner.ahead():
             yield

@@ -1,4 +1,4 @@
-"""Collecting by runners elsewhere, whose rollouts may come whole."""
+"""Collection by remote runners, which may deliver whole rollouts."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,15 +11,15 @@ from polyak.loops.collector import Collector, Wanted
 
 
 class GroupCollector(Collector):
-    """Has runners make as many steps at once as are sure to follow, and takes the columns of a rollout as they are,
-    where nothing wants to see each step."""
+    """Lets runners make as many steps at once as are certain to follow, and takes the columns of a whole rollout if
+    nothing reads single steps."""
 
     runner: RunnerGroup
     whole = False
-    """Whether rollouts are stored, and rewards and all else come with the steps."""
+    """Whether whole rollouts can be taken: rewards and all other columns are known at each step."""
     rows_stay: Callable[[], Any] = staticmethod(lambda: None)
-    """Returns what makes a rollout buffer where learners elsewhere fetch the rows, which need not come here then;
-    ``None``: they must. Nothing completes such a rollout here."""
+    """Returns the factory of a rollout buffer if remote learners fetch the rows, which then stay remote; ``None`` if
+    the rows must come here. No ``complete`` task runs for a remote rollout."""
 
     def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
         super().prepare(wanted, series, restart)
@@ -54,7 +54,7 @@ class GroupCollector(Collector):
         return series
 
     def _left(self, recipe: Any, into: Any, series: Collection) -> bool:
-        """Whether a rollout is one whose rows are elsewhere."""
+        """Try to leave the rows of a rollout where they are. Returns whether this succeeded."""
         received = self.runner.leave()
         if not received.headings:
             return False
@@ -66,7 +66,7 @@ class GroupCollector(Collector):
         return True
 
     def _noted(self, chunk: Any) -> Iterator[tuple[int, Step]]:
-        """The steps in which episodes ended, whose statistics are kept."""
+        """Yields the steps in which episodes ended, after adding their statistics."""
         for end in chunk.ends:
             step = self.runner.peek(end.step)
             self.statistics.note(step.episodes)

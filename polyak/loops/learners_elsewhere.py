@@ -1,4 +1,4 @@
-"""Learning from rollouts whose rows learners elsewhere fetch from where runners have made them."""
+"""Learning from rollouts whose rows remote learners fetch directly from the runners."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,12 +8,12 @@ from polyak.warning import warn_user
 
 
 class UpdatesElsewhere:
-    """Lets learners elsewhere learn from one rollout after another, but for those whose rows are lost on their way.
+    """Updates remote learners on one rollout after another, and skips rollouts whose rows were lost.
 
     Args:
-        updates: learns from a rollout: :class:`~polyak.loops.updates.RolloutUpdates`, or what calls the model's own
+        updates: learns from a rollout: :class:`~polyak.loops.updates.RolloutUpdates`, or a wrapper of the model's own
             ``train``.
-        on_loss: called where nothing was learned from one.
+        on_loss: called after a rollout is skipped.
     """
 
     def __init__(self, updates: Any, on_loss: Callable[[], None] = lambda: None) -> None:
@@ -29,12 +29,12 @@ class UpdatesElsewhere:
 
 
 def explained_anywhere(model: Any, explained: Callable[[Any, Any], Any], values: Any, returns: Any) -> Any:
-    """The share of the variance of returns that values explain, which learners report of rows that are with them.
+    """Returns the explained variance of the values, which remote learners report for rows that only they hold.
 
     Args:
-        model: whose rollout it is.
-        explained: the same of arrays.
-        values, returns: of the rollout, if it is here.
+        model: owns the rollout.
+        explained: computes the explained variance of arrays.
+        values, returns: of the rollout, if it is local.
     """
     is_here = model.rollout_buffer.elsewhere is None
     return explained(values, returns) if is_here else model.learner.fellows.explained

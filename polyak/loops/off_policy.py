@@ -1,4 +1,4 @@
-"""Off-policy learning: act and store, then draw minibatches and learn from them."""
+"""Off-policy learning: act and store transitions, then draw minibatches and make gradient steps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,46 +22,46 @@ from polyak.loops.training import Loop, engine_checks, tasks
 from polyak.loops.updates import ModelUpdates, Updates, asked_updates
 
 STEPS_BETWEEN_READS = 200
-"""Steps of environments in tensors after which their episodes are counted."""
+"""Steps between two reads of the episode statistics of environments in tensors."""
 
 
 @dataclass
 class OffPolicyLoop:
-    """Collects a series of steps, then makes the gradient steps that are due; again and again."""
+    """Collects a series of steps, then makes the gradient steps that are due; repeatedly."""
 
     settings: Any
-    """The hyper-parameters, which a program may change meanwhile."""
+    """The model, whose hyper-parameters a program may change during training."""
     collector: Collector
-    """Where experience comes from."""
+    """The source of experience."""
     store: Into
-    """Where it goes to."""
+    """The storage of experience."""
     updates: Updates | ModelUpdates
-    """How it is learned from."""
+    """Makes gradient steps."""
     normalisation: Any
-    """Of what is replayed."""
+    """The normalisation of replayed experience."""
     after_step: tuple[Callable[[], None], ...]
-    """Called after each step of the environments that is stored."""
+    """Called after each stored step of the environments."""
     between: tuple[Callable[[], None], ...]
-    """Called after each series and its updates."""
+    """Called after each series and its gradient steps."""
     dump_logs: Callable[[], None]
     """Writes a table."""
     log_interval: int | None
     """Episodes between two tables."""
     wanted: Callable[[], Wanted]
-    """How long the next series is."""
+    """Returns the length of the next series."""
     tick: Callable[[], None]
-    """Moves schedules on."""
+    """Advances schedules."""
 
     @classmethod
     def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
-        """The loop of a model that replays: what its class and its settings ask for is found out here."""
+        """Creates the loop of a model with a replay memory; an offline model gets an :class:`OfflineLoop`."""
         if model.learns_offline:
             return OfflineLoop.of(model, callback, log_interval)
         return cls.acting(model, callback, log_interval)
 
     @classmethod
     def acting(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
-        """The same of one that has environments."""
+        """Creates the loop of a model that acts in environments."""
         names = model._callback_locals(
             callback=callback,
             train_freq=model.train_freq,
@@ -100,10 +100,11 @@ class OffPolicyLoop:
         )
 
     def iterate(self) -> bool:
-        """A series of steps, and the gradient steps that are due. False: a callback asked to stop."""
+        """Collect a series of steps and make the gradient steps that are due. Returns False if a callback stops
+        training."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
         memory = updates.memory
-        if clock.series is None:  # else a file has brought one that goes on
+        if clock.series is None:  # otherwise the series restored from a file is continued
             memory.mend()
         memory.torn = True
         series = self.collector.collect(self.wanted(), self.store, (self.count,))
@@ -120,8 +121,8 @@ class OffPolicyLoop:
 
     @contextmanager
     def ahead(self) -> Iterator[None]:
-        """Around gradient steps: the environments make the first step of the next series meanwhile. Minibatches are
-        normalised with the statistics from before it."""
+        """Let the environments make the first step of the next series during gradient steps. Minibatches are
+        normalised with the statistics before that step."""
         known = self.normalisation.replay
         self.normalisation.replay = frozen(known)
         try:
@@ -131,14 +132,14 @@ class OffPolicyLoop:
             self.normalisation.replay = known
 
     def due(self, series: Collection) -> int:
-        """Gradient steps to make after a series: none before there is enough to learn from."""
+        """Returns the gradient steps to make after a series: 0 before ``learning_starts``."""
         settings = self.settings
         if not self.updates.memory.begun(self.updates.clock.steps, settings.learning_starts):
             return 0
         return settings.gradient_steps if settings.gradient_steps >= 0 else series.steps * self.collector.n_envs
 
     def count(self, ended: int) -> None:
-        """A step is stored, in which so many episodes ended."""
+        """Update schedules, counters and logs after a step is stored in which ``ended`` episodes ended."""
         clock = self.updates.clock
         self.tick()
         for task in self.after_step:
@@ -150,7 +151,7 @@ class OffPolicyLoop:
 
 
 def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, Any]:
-    """What callbacks find in ``self.locals`` about a step under SB3's names, before it is stored."""
+    """Returns a step under SB3's names for callbacks' ``self.locals``, before it is stored."""
     return {
         **names,
         "actions": step.env_actions,
@@ -165,7 +166,7 @@ def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, An
 
 
 def read_now_and_then(model: Any, log_interval: int | None) -> None:
-    """Count the episodes that have ended in tensors since the last time: the host waits for the device to know them."""
+    """Count the episodes that have ended on the device since the last read; the host waits for the device."""
     if model.runner.steps % STEPS_BETWEEN_READS:
         return
     clock = model.clock
@@ -176,24 +177,24 @@ def read_now_and_then(model: Any, log_interval: int | None) -> None:
 
 
 class Prepared:
-    """Stores steps as a model's class wants them.
+    """Stores steps after the model's conversions.
 
     Args:
-        memory: where to.
-        functions: each makes a step of a step.
+        memory: stores the converted steps.
+        functions: conversions of a step, applied in order.
     """
 
     def __init__(self, memory: Into, functions: tuple[Callable[[Step], Step], ...]) -> None:
         self.memory, self.functions = memory, functions
 
     def record(self, step: Step) -> None:
-        """Take a step of the environments."""
+        """Convert and store a step of the environments."""
         for function in self.functions:
             step = function(step)
         self.memory.record(step)
 
 
 def storage_of(model: Any) -> Into:
-    """Where a model's steps go to."""
+    """Returns the storage of a model's steps."""
     functions = tasks(model, "storing")
     return Prepared(model.memory, functions) if functions else model.memory

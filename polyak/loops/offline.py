@@ -1,4 +1,4 @@
-"""Offline learning: minibatches of a dataset, and nothing else."""
+"""Offline learning: gradient steps on minibatches of a dataset, without environments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ CHUNK = 500
 
 @dataclass
 class OfflineLoop:
-    """Makes gradient steps on a dataset; time is counted in them."""
+    """Makes gradient steps on a dataset; the clock counts gradient steps."""
 
     settings: Any
-    """The hyper-parameters, which a program may change meanwhile."""
+    """The model, whose hyper-parameters a program may change during training."""
     updates: Updates | ModelUpdates
-    """How it is learned."""
+    """Makes gradient steps."""
     schedules: Schedules
-    """What moves from one gradient step to the next."""
+    """Schedules of the learning rate and other hyper-parameters."""
     normalisation: Any
-    """Of what is replayed."""
+    """The normalisation of replayed experience."""
     between: tuple[Callable[[], None], ...]
-    """Called after some gradient steps."""
+    """Called after each iteration."""
     callback: BaseCallback
-    """Asked after every gradient step whether to continue."""
+    """Called after every gradient step; may stop training."""
     dump_logs: Callable[[], None]
     """Writes a table."""
     log_interval: int | None
@@ -37,12 +37,12 @@ class OfflineLoop:
 
     @classmethod
     def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
-        """The loop of a model that has a dataset alone."""
+        """Creates the loop of a model that learns from a dataset only."""
         known = model.schedules, model.normalisation, engine_checks(model), callback, model.dump_logs, log_interval
         return cls(model, asked_updates(model), *known)
 
     def iterate(self) -> bool:
-        """Some gradient steps. False: a callback asked to stop."""
+        """Make some gradient steps. Returns False if a callback stops training."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
         alone = self.callback.is_idle and self.schedules.stand_still
         steps = min(CHUNK - clock.steps % CHUNK, clock.total - clock.steps) if alone else 1
@@ -54,7 +54,7 @@ class OfflineLoop:
         chunks, rest = divmod(clock.steps, CHUNK)
         if self.log_interval is not None and rest == 0 and chunks % self.log_interval == 0:
             self.dump_logs()
-        if not (self.callback.is_idle or self.callback.on_step()):  # after the table: a file saved now does without
+        if not (self.callback.is_idle or self.callback.on_step()):  # the table comes before files that callbacks save
             return False
         for check in self.between:
             check()

@@ -1,4 +1,4 @@
-"""On-policy learning: roll out, let the learner evaluate it, learn from it, forget it."""
+"""On-policy learning: collect a rollout, evaluate it with the learner, learn from it, discard it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from polyak.ops.returns import explained_variance, explained_variance_of_tensors
 
 
 class ModelLessons:
-    """What a model learns from its rollout by a ``train`` of a program's own.
+    """Learns from a rollout by the ``train`` method of a user's subclass.
 
     Args:
         model: has ``train``.
@@ -34,44 +34,44 @@ class ModelLessons:
         self.model = model
 
     def make(self, buffer: Any) -> None:
-        """Learn from a rollout, which the model holds."""
+        """Learn from the rollout that the model holds."""
         self.model.train()
 
 
 @dataclass
 class OnPolicyLoop:
-    """Collects a rollout, then learns from it; again and again."""
+    """Collects a rollout, then learns from it; repeatedly."""
 
     settings: Any
-    """The model, whose learner a program may change meanwhile."""
+    """The model, whose learner a program may change during training."""
     rollouts: Any
-    """Where rollouts are kept: see :class:`~polyak.parts.rollouts.Rollouts`."""
+    """The storage of rollouts: see :class:`~polyak.parts.rollouts.Rollouts`."""
     collector: Collector
-    """Where experience comes from."""
+    """The source of experience."""
     updates: RolloutUpdates | ModelLessons | UpdatesElsewhere
-    """How it is learned from."""
+    """Makes gradient steps."""
     split: TimeSplit
-    """Adds up the time."""
+    """Measures the time of each stage."""
     names: dict[str, Any]
-    """What callbacks find in ``locals`` besides what changes."""
+    """The constant variables in callbacks' ``locals``."""
     beginning: tuple[Task, ...]
     """Called before a rollout begins."""
     completing: tuple[Task, ...]
-    """Called when a rollout is whole, before it is evaluated."""
+    """Called when a rollout is complete, before it is evaluated."""
     between: tuple[Task, ...]
-    """Called after each rollout and what was learned from it."""
+    """Called after each rollout and its gradient steps."""
     tick: Task
-    """Moves schedules on."""
+    """Advances schedules."""
     log_interval: int | None
     """Rollouts between two tables."""
     estimates: bool
-    """Whether advantages are estimated before learning begins."""
+    """Whether advantages are estimated before the gradient steps."""
     conversions: tuple[Callable[[Step], Step], ...]
-    """Make a step one of arrays in main memory, which callbacks read."""
+    """Convert a step to numpy arrays for callbacks."""
 
     @classmethod
     def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
-        """The loop of a model that learns from rollouts. What its class and its settings ask for is found out here."""
+        """Creates the loop of a model that learns from rollouts."""
         runner, clock, split, late = model.runner, model.clock, model._split, model.rollouts.rewards_follow
         kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
         policy = partial(getattr, model, "policy")
@@ -103,7 +103,7 @@ class OnPolicyLoop:
         return loop
 
     def iterate(self) -> bool:
-        """A rollout, and what is learned from it. False: a callback asked to stop."""
+        """Collect a rollout and learn from it. Returns False if a callback stops training."""
         rollout = self.begin()
         if self.collector.collect(rollout, rollout, complete=(self.complete,)) is None:
             return False
@@ -115,12 +115,12 @@ class OnPolicyLoop:
         return True
 
     def collect(self, steps: int | None = None) -> bool:
-        """A rollout alone, of so many steps. False: a callback asked to stop."""
+        """Collect a rollout of ``steps`` steps without learning. Returns False if a callback stops training."""
         rollout = self.begin(steps)
         return self.collector.collect(rollout, rollout, complete=(self.complete,)) is not None
 
     def begin(self, steps: int | None = None) -> RolloutWriter:
-        """A rollout to fill, or the one of which a file has brought a part."""
+        """Returns an empty rollout to fill, or the partial one restored from a file."""
         for task in self.beginning:
             task()
         if self.collector.clock.series is None:
@@ -129,7 +129,7 @@ class OnPolicyLoop:
         return self.rollout
 
     def complete(self) -> None:
-        """A rollout is whole: values and log-probabilities, which are the learner's, then advantages and returns."""
+        """Evaluate a complete rollout: the learner's values and log-probabilities, then advantages and returns."""
         for task in self.completing:
             task()
         rollout, collector, settings = self.rollout, self.collector, self.settings
@@ -142,7 +142,7 @@ class OnPolicyLoop:
             collector.callback.update_locals(self.published(rollout.last(), {"values": last_values}))
 
     def note(self) -> None:
-        """Count a rollout, and write a table if it is time."""
+        """Count a rollout, and write a log table if one is due."""
         clock = self.collector.clock
         clock.iterations += 1
         self.tick()
@@ -150,14 +150,14 @@ class OnPolicyLoop:
             self.settings.dump_logs(clock.iterations)
 
     def shown(self, step: Step, series: Collection) -> LoopLocals:
-        """What callbacks find in ``self.locals`` about a step, before it is stored."""
+        """Returns the variables of callbacks' ``self.locals`` for a step, before it is stored."""
         step = series.pending = self.rollout.ready(step)
         buffer, number = self.rollout.buffer, series.steps - 1
         names = {"rollout_buffer": buffer, "n_rollout_steps": self.rollout.steps, "n_steps": number}
         return self.published(step, {**self.names, "iteration": self.collector.clock.iterations, **names})
 
     def published(self, step: Step, names: dict[str, Any]) -> LoopLocals:
-        """The same besides other names; what is expensive is computed when it is read."""
+        """Returns a step and further variables as ``locals``; expensive entries are computed when they are read."""
         for convert in self.conversions:
             step = convert(step)
         later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
@@ -165,12 +165,12 @@ class OnPolicyLoop:
 
 
 def unseen(step: Step, series: Collection) -> dict[str, Any]:
-    """What callbacks are shown until a loop says otherwise."""
+    """Placeholder for callbacks' ``locals`` until the loop sets its own."""
     return {}
 
 
 def rollout_updates(model: Any) -> RolloutUpdates:
-    """How a model learns from rollouts."""
+    """Creates the gradient steps on rollouts of a model."""
     known = model.host, model._following(), model.clock, model.logger, model._split
     rollouts, watching = model.rollouts, tasks(model, "watching")
     explained: Any = explained_variance_of_tensors if model.in_tensors else explained_variance
@@ -181,7 +181,7 @@ def rollout_updates(model: Any) -> RolloutUpdates:
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:
-    """A step under the names that callbacks written for Stable-Baselines3 read."""
+    """Returns a step under the names that callbacks written for Stable-Baselines3 read."""
     return {
         "actions": step.actions,
         "clipped_actions": step.env_actions,

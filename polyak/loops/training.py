@@ -17,17 +17,17 @@ Task = Callable[[], None]
 
 
 class Loop(Protocol):
-    """What happens when, in one call of ``learn``."""
+    """The order of collection, learning and logging in one call of ``learn``."""
 
     def iterate(self) -> bool:
-        """Collect some experience and learn from it. False: a callback asked to stop."""
+        """Collect experience and learn from it. Returns False if a callback stops training."""
 
 
 class Training:
-    """Sets a model up to learn, and ends in order whatever happens.
+    """Sets up a model for ``learn``, and ends training cleanly whatever happens.
 
     Args:
-        model: what learns.
+        model: the model to train.
         total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar: as in
             :meth:`~polyak.algorithm.Algorithm.learn`.
 
@@ -55,7 +55,7 @@ class Training:
 
     @contextmanager
     def under_way(self) -> Iterator[Loop]:
-        """Around all iterations of the loop that this gives, until it is over or a callback asks to stop."""
+        """Context of all iterations of the loop that it yields, until the last one, or until a callback stops training."""
         model, callback, log_interval = self.model, self.callback, self.log_interval
         with learning(model):
             names = model._callback_locals(callback=callback, log_interval=log_interval)
@@ -78,13 +78,13 @@ class Training:
 
 
 def watched(callback: MaybeCallback, eval_env: Any, eval_freq: int | None, n_eval_episodes: int, steps: int) -> Any:
-    """A callback, and an evaluation beside it.
+    """Returns the callback, together with one that evaluates in ``eval_env``.
 
     Args:
-        callback: what the user gave.
-        eval_env: where to evaluate; ``None``: nowhere.
+        callback: the user's callback.
+        eval_env: where to evaluate; ``None``: no evaluation.
         eval_freq: steps between two evaluations; ``None``: ten in all.
-        n_eval_episodes: episodes of each.
+        n_eval_episodes: episodes of each evaluation.
         steps: of the whole training.
     """
     if eval_env is None:
@@ -97,24 +97,25 @@ def watched(callback: MaybeCallback, eval_env: Any, eval_freq: int | None, n_eva
 
 
 def tasks(model: Any, name: str) -> tuple[Callable[..., Any], ...]:
-    """Functions that the parts of a model have under a name, to be called without the model."""
+    """Returns the functions that the parts of a model have under a name, bound to the model."""
     return tuple(partial(function, model) for part in model.parts.values() for function in getattr(part, name))
 
 
 def engine_checks(model: Any) -> tuple[Task, ...]:
-    """To be called between iterations: refuses what the engine alone carries out where gradient steps go round it."""
+    """Returns checks to run between iterations: they refuse options that only the engine supports if gradient steps
+    bypass it."""
     before = model.clock.updates
     check = partial(check_engine, model, before)
     return (check,) if model.host.must_run else ()
 
 
 def check_engine(model: Any, before: int) -> None:
-    """Refuse a learner whose gradient steps the engine does not make, though it must; ``before``: updates until now."""
+    """Refuse a learner whose gradient steps bypass the required engine; ``before``: updates at the start of training."""
     model.host.check(model.learner, type(model).__name__, model.clock.updates > before)
 
 
 def restart_if_interrupted(model: Any) -> None:
-    """Between iterations: begin new episodes where another program has reset the environments, as evaluations do."""
+    """Begin new episodes, between iterations, if another program such as an evaluation has reset the environments."""
     runner = model.runner
     if runner is not None and runner.interrupted and not runner.is_ahead:
         model._start_episodes()
@@ -122,11 +123,16 @@ def restart_if_interrupted(model: Any) -> None:
 
 def is_own(model: Any, name: str) -> bool:
     """Whether a model has a method of a program's own in the place of the library's."""
-    return name in vars(model) or not str(getattr(type(model), name).__module__).startswith("polyak.")
+    return name in vars(model) or has_own(type(model), name)
+
+
+def has_own(cls: type, name: str) -> bool:
+    """Whether a class has a method of a program's own in the place of the library's."""
+    return not str(getattr(cls, name).__module__).startswith("polyak.")
 
 
 def end_in_spite(callback: BaseCallback) -> None:
-    """Let callbacks end after an error, which what they raise must not hide."""
+    """End callbacks after an error; exceptions that they raise become warnings, so that they do not hide it."""
     try:
         callback.on_training_end()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Gradient steps: on minibatches of a memory, and on rollouts; and the schedules that a learner follows."""
+"""Gradient steps on minibatches of a replay memory and on rollouts, and the learner's hyper-parameter schedules."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ from polyak.schedules import Schedule, is_constant, value_of
 
 
 class Schedules:
-    """Brings to a learner what changes from update to update. What stays the same is brought when it is set.
+    """Sets a learner's scheduled hyper-parameters before updates. Constant ones are set once.
 
     Args:
-        rate: the learning rate by the remaining progress.
+        rate: the learning rate as a function of the remaining progress.
     """
 
     def __init__(self, rate: Schedule) -> None:
         self.moving: dict[str, Schedule] = {}
-        """Hyper-parameters that follow a schedule, besides the learning rate."""
+        """Scheduled hyper-parameters besides the learning rate."""
         self.part_rates: Mapping[str, float | Schedule] = {}
         """Learning rates of parts that have their own."""
         self.rate = rate
 
     @property
     def rate(self) -> Schedule:
-        """The learning rate by the remaining progress."""
+        """The learning rate as a function of the remaining progress."""
         return self._rate
 
     @rate.setter
@@ -49,11 +49,11 @@ class Schedules:
 
     @property
     def stand_still(self) -> bool:
-        """Whether nothing moves, so that many updates may be made at once."""
+        """Whether all schedules are constant, so that many updates may be made at once."""
         return all(map(is_constant, (self.rate, *self.moving.values())))
 
     def follow(self, learner: Learner, clock: Clock, logger: Logger) -> None:
-        """Set the values of this moment."""
+        """Set the learner's hyper-parameters to their present values."""
         for schedule in self._moving_rate:
             self.rate_now = value_of("learning_rate", schedule, clock.remaining)
         learner.set(learning_rate=self.rate_now)
@@ -65,28 +65,28 @@ class Schedules:
 
 
 def following(model: Any) -> Callable[[], None]:
-    """What brings the values of each moment to a model's learner, before it learns."""
+    """Returns the function that sets a learner's scheduled hyper-parameters, to be called before gradient steps."""
     model.renew_schedules()
     return partial(model.schedules.follow, model.learner, model.clock, model.logger)
 
 
 Metrics = dict[str, list[Tensor]]
-"""What a learner measured, by name, of each gradient step."""
+"""The learner's metrics, by name, one value per gradient step."""
 
 
 class Updates:
-    """Draws minibatches and lets a learner learn from them.
+    """Draws minibatches and makes gradient steps on them.
 
     Args:
-        learner: learns.
-        memory: what minibatches are drawn from.
-        host: what the learner learns by.
-        follow: brings hyper-parameters that move to the learner.
+        learner: computes losses and makes the steps.
+        memory: the replay memory.
+        host: runs the learner on its device and engine.
+        follow: sets scheduled hyper-parameters.
         clock: counts gradient steps.
-        logger: takes the means of what the learner measures.
-        split: adds up the time.
+        logger: takes the means of the metrics.
+        split: measures the time of each stage.
         after_each: called after each gradient step.
-        watching: called with what some of them measured.
+        watching: called with the metrics of all steps.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class Updates:
         self._together = 1 if recurrence is None else recurrence.length
 
     times = 1
-    """Minibatches are so many times as large, where a gradient step is made of several."""
+    """Factor of the minibatch size if a gradient step is made of several minibatches."""
 
     def make(self, steps: int, rows: int, gamma: float, share: float | None, normalizer: Normalizer | None) -> None:
-        """Some gradient steps.
+        """Make gradient steps.
 
         Args:
-            steps: how many.
-            rows: of each minibatch.
+            steps: number of gradient steps.
+            rows: batch size.
             gamma: discount of one step of the environments.
-            share: of rows that come from a dataset: see :meth:`~polyak.experience.replay_memory.ReplayMemory.batches`.
+            share: of rows from a dataset: see :meth:`~polyak.experience.replay_memory.ReplayMemory.batches`.
             normalizer: of observations and rewards.
         """
         learner, memory = self.learner, self.memory
@@ -144,7 +144,7 @@ class Updates:
 
 
 class ModelUpdates:
-    """Gradient steps that a model makes by a ``train`` of a program's own.
+    """Makes gradient steps by the ``train`` method of a user's subclass.
 
     Args:
         model: has ``train``.
@@ -154,12 +154,12 @@ class ModelUpdates:
         self.model, self.memory, self.clock, self.split = model, model.memory, model.clock, model._split
 
     def make(self, steps: int, rows: int, *_: Any) -> None:
-        """Some gradient steps on minibatches of so many rows."""
+        """Make gradient steps on minibatches of ``rows`` rows."""
         self.model.train(gradient_steps=steps, batch_size=rows)
 
 
 def updates_of(model: Any) -> Updates:
-    """How a model learns from its memory."""
+    """Creates the gradient steps on a model's replay memory."""
     after = tasks(model, "after_step") if model.learns_offline else ()
     known = (
         model.learner,
@@ -174,12 +174,12 @@ def updates_of(model: Any) -> Updates:
 
 
 def asked_updates(model: Any) -> Any:
-    """The same, or its own ``train`` where a program has written one."""
+    """Creates the gradient steps on a model's replay memory, or by its own ``train`` if a user's subclass has one."""
     return ModelUpdates(model) if is_own(model, "train") else model.replay.updates()
 
 
 def record_means(metrics: Mapping[str, list[Tensor]], logger: Logger, host: LearnerHost) -> None:
-    """Log the mean of each; a loss that is not finite ends training."""
+    """Log the mean of each metric; a loss that is not finite ends training."""
     means = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()}
     for name, mean in means.items():
         logger.record(f"train/{name}", mean)
@@ -187,21 +187,21 @@ def record_means(metrics: Mapping[str, list[Tensor]], logger: Logger, host: Lear
 
 
 Minibatches = Callable[[int | None], Any]
-"""Called with their size, None for all rows in one: the minibatches of a pass over a rollout, for the learner's
-``update``."""
+"""Returns the minibatches of one pass over a rollout, for the learner's ``update``. The argument is their size; None:
+one minibatch of all rows."""
 
 
 class Gained(NamedTuple):
-    """What the gradient steps on a rollout came to."""
+    """The result of the gradient steps on one rollout."""
 
     metrics: dict[str, list[Tensor]]
-    """Of each that is to be logged."""
+    """The metrics to log."""
     updates: int
-    """By how much the counter of updates rises."""
+    """The increase of the update counter."""
 
 
 def measured(updates: Iterable[Update]) -> Metrics:
-    """What gradient steps measured, by name, while they are made."""
+    """Returns the metrics of gradient steps, by name; consumes the iterable."""
     metrics: Metrics = {}
     for update in updates:
         for name, value in update.metrics.items():
@@ -211,28 +211,28 @@ def measured(updates: Iterable[Update]) -> Metrics:
 
 @dataclass
 class RolloutUpdates:
-    """Lets a learner learn from one rollout after another."""
+    """Makes gradient steps on one rollout after another."""
 
     learner: Learner
-    """Learns."""
+    """Computes losses and makes the steps."""
     lesson: Callable[[Minibatches], Gained]
-    """What it makes of the minibatches of a rollout."""
+    """Makes the gradient steps on a rollout's minibatches."""
     minibatches: Callable[[], Minibatches]
-    """Of the present rollout."""
+    """Returns the minibatches of the present rollout."""
     host: LearnerHost
-    """What the learner learns by."""
+    """Runs the learner on its device and engine."""
     follow: Callable[[], None]
-    """Brings hyper-parameters that move to the learner."""
+    """Sets scheduled hyper-parameters."""
     clock: Clock
     """Counts updates."""
     logger: Logger
-    """Takes the means of what the learner measures."""
+    """Takes the means of the metrics."""
     split: TimeSplit
-    """Adds up the time."""
+    """Measures the time of each stage."""
     watching: tuple[Callable[[Gained], None], ...] = ()
-    """Called with what was measured, when it is logged."""
+    """Called with the result after it is logged."""
     explained: Callable[[Any, Any], Any] | None = None
-    """The share of the variance of returns that values explain, which is logged; ``None``: it is not."""
+    """Computes the explained variance of values and returns for the logs; ``None``: it is not logged."""
 
     def make(self, buffer: Any) -> None:
         """Learn from a rollout whose advantages are known."""

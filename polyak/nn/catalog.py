@@ -26,9 +26,9 @@ POLICY_EXTRACTORS: Mapping[str, ExtractorClass] = {
     "CnnPolicy": NatureCNN,
     "MultiInputPolicy": CombinedExtractor,
 }
-"""The features extractor that a policy's name stands for."""
+"""The features extractor for each name of a policy."""
 USUAL_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
-"""Those that nearly every algorithm has."""
+"""The names that nearly every algorithm accepts."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class PolicyRecipe:
 def policy_aliases(
     policy_class: type[Policy], recurrent: type[Policy] | None = None, **defaults: Any
 ) -> dict[str, PolicyRecipe]:
-    """``"MlpPolicy"``, ``"CnnPolicy"`` and ``"MultiInputPolicy"`` for one policy class.
+    """Returns recipes of one policy class by the names ``"MlpPolicy"``, ``"CnnPolicy"`` and ``"MultiInputPolicy"``.
 
     Args:
-        policy_class: what to build.
-        recurrent: the recurrent one, for ``policy_kwargs={"memory": ...}``.
+        policy_class: the class to build.
+        recurrent: the recurrent class, for ``policy_kwargs={"memory": ...}``.
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
             those that make the algorithm what it is (such as ``actor``).
     """

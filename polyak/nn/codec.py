@@ -49,7 +49,7 @@ class ActionCodec:
         return {"start": np.array(0 if self._start is None else self._start)}
 
     def to_env(self, action: np.ndarray) -> Any:
-        """From the network's units to the environment's."""
+        """Converts actions [B, ...] from the network's units to the environment's."""
         if self._box is not None:
             inside = stretched(action, self._low, self._high, self._half if self.squash else None)
             # clipped() is slow, and needed where the Box has another dtype than its bounds here
@@ -59,14 +59,15 @@ class ActionCodec:
         return action if self._dtype is None or action.dtype is self._dtype else action.astype(self._dtype)
 
     def from_env(self, action: Any) -> np.ndarray:
-        """From the environment's units to the network's: the inverse of :meth:`to_env`, except for clipping."""
+        """Converts actions from the environment's units to the network's. It inverts :meth:`to_env`, except for
+        clipping."""
         if self._box is not None:
             return self.scale(action) if self.squash else action
         # not in the space's own type, where the difference may overflow
         return action if self._start is None else np.asarray(action).astype(np.int64, copy=False) - self._start
 
     def scale(self, action: np.ndarray) -> np.ndarray:
-        """From [low, high] to [-1, 1].
+        """Scales actions from [low, high] to [-1, 1].
 
         Raises:
             PolicyError: the action space is not a Box.
@@ -75,7 +76,7 @@ class ActionCodec:
         return 2.0 * ((action - self._low) / np.where(self._span > 0, self._span, 1)) - 1.0
 
     def unscale(self, action: np.ndarray) -> np.ndarray:
-        """From [-1, 1] to [low, high], extrapolated beyond; without rounding for a Box of integers.
+        """Scales actions from [-1, 1] to [low, high], extrapolating beyond; does not round for a Box of integers.
 
         Raises:
             PolicyError: the action space is not a Box.
@@ -136,7 +137,7 @@ def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
 
 
 def stretched(numbers: Any, low: Any, high: Any, stretch: Any = None, library: Any = np) -> Any:
-    """Numbers [B, *shape] scaled from [-1, 1] to the bounds of a Box, and clipped to them.
+    """Scales numbers [B, *shape] from [-1, 1] to the bounds of a Box, and clips them to the bounds.
 
     Args:
         stretch: half the difference of the bounds; None: numbers are in the units of the Box already.

@@ -37,12 +37,12 @@ def keywords_of(module_class: type) -> set[str]:
 
 
 def all_keywords(module_class: type) -> set[str]:
-    """The same and the arguments of all classes above, which a constructor between may fill in."""
+    """Returns :func:`keywords_of` and the arguments of all base classes, which a constructor between may fill in."""
     return parameters_of(module_class, whole=True).keys() - _FIRST
 
 
 def split(options: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of some arguments that have these names, and the others."""
+    """Splits options into those with these names and the others."""
     own = {name: value for name, value in options.items() if name in names}
     return own, {name: value for name, value in options.items() if name not in names}
 
@@ -51,7 +51,7 @@ def check_keywords(owner: str, given: Mapping[str, Any], known: Collection[str])
     """Check ``policy_kwargs`` against the names that a policy accepts.
 
     Raises:
-        TypeError: naming the unknown one, the most similar known name and all known names.
+        TypeError: an unknown name; the message gives the most similar accepted name and all accepted names.
     """
     for name in given:
         if name in known:

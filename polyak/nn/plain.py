@@ -18,6 +18,6 @@ def plain(method: Method) -> Method:
 
 
 def is_plain(owner: object, *methods: str) -> bool:
-    """Whether those of these methods that an object has are marked as :func:`plain`."""
+    """Whether each of these methods, where an object has it, is marked as :func:`plain`."""
     found = (getattr(owner, name, None) for name in methods)
     return all(method is None or getattr(method, "is_plain", False) is True for method in found)

@@ -28,7 +28,7 @@ class _BFloat16Products(TorchFunctionMode):
         if func not in _PRODUCTS:
             return func(*args, **kwargs)
         inputs = args[0] if args else kwargs["input"]
-        # Weights may change between two uses within one gradient step: no cast of them is cached.
+        # Weights may change between two uses within one gradient step: casts of them are not cached.
         with torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False):
             return func(*args, **kwargs).to(inputs.dtype)
 
@@ -37,4 +37,4 @@ PRODUCTS_IN: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "float32": nullcontext,
     "bfloat16": _BFloat16Products,
 }
-"""By precision: a block inside which layers multiply their float32 inputs and weights in it; gradients follow."""
+"""For each precision, a context in which layers multiply their float32 inputs and weights in it; gradients follow."""

@@ -1,1 +1,1 @@
-"""What models are built of."""
+"""Parts of models."""

@@ -1,4 +1,4 @@
-"""What a model does with one observation."""
+"""Prediction of actions from observations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from polyak.envs.nested_spaces import as_named
 
 
 def random_actions(model: Any) -> RandomActions:
-    """Uniform actions, as the model's policy has them."""
+    """Returns uniform random actions in the units of the model's policy."""
     return RandomActions(model.action_space, model.policy.codec)
 
 
 def allowed(model: Any, observation: Any, masks: Any) -> Any:
-    """Masks as they are given, or those that a Dict observation holds; ``None``: everything is allowed."""
+    """Returns the given masks, or those inside a Dict observation; ``None``: everything is allowed."""
     supported = model.supports_masks and model.policy.supports_masks
     if masks is not None or not (supported and isinstance(observation, Mapping)):
         return masks
@@ -31,22 +31,21 @@ def predict(
     *,
     action_masks: Flags = None,
 ) -> Predicted:
-    """The policy's action for one observation or a batch of them.
+    """Returns the policy's action for one observation or a batch of them.
 
     Args:
-        observation: one, or N stacked, as the model's environment returns them; nested observations also as the
-            environment itself has them, before their parts got names. A model that learned under
-            ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
-            statistics are in its file.
-        state: a recurrent policy's memory; others hand it back.
-        episode_start: [N] where a recurrent policy forgets.
+        observation: one, or N stacked, as the model's environment returns them; nested observations also in the
+            environment's original structure. A model that was trained with ``VecNormalize`` and loaded without an
+            environment takes observations before normalisation: the statistics are in its file.
+        state: a recurrent policy's state; other policies return it unchanged.
+        episode_start: [N] where a recurrent policy resets its state.
         deterministic: the most likely action instead of a sample.
-        action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
-            or what a Dict observation says under ``"action_mask"``.
+        action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all, or
+            ``"action_mask"`` of a Dict observation.
 
     Returns:
-        the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
-        action is a value of the space, and several are a list of such, which type checkers are not shown.
+        the action or actions, an array in the environment's units, and the next state. For a Dict or Tuple space one
+        action is a value of the space, and several are a list of values, which type checkers are not shown.
     """
     observation = as_named(observation, self.observation_space)
     masks = allowed(self, observation, action_masks)

@@ -1,4 +1,4 @@
-"""Rollouts of an actor that need not have the newest weights."""
+"""Rollouts of an actor whose weights may lag behind the learner's."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
@@ -14,25 +14,25 @@ from polyak.parts.rollouts import Rollouts
 
 
 class OlderRollouts(Rollouts):
-    """Rollouts that a collector brings: see :mod:`polyak.loops.asynchronous`."""
+    """Rollouts from a collector: see :mod:`polyak.loops.asynchronous`."""
 
     numpy_alone: ClassVar = "an actor with weights of its own fills its rollouts"
     watching: ClassVar[tuple[Callable[..., None], ...]] = (log_lag,)
     takes_all: ClassVar[bool] = False
-    """Whether a lesson is wanted from all rollouts that wait, rather than from the oldest."""
+    """Whether an update uses all waiting rollouts instead of the oldest one."""
     per_batch: ClassVar[int] = 1
-    """With ``n_runners``: of how many of their rollouts, side by side, a gradient step is made."""
+    """With ``n_runners``: number of runners' rollouts per gradient step."""
     requests_per_runner: ClassVar[int] = 1
-    """With ``n_runners``: how many rollouts one is asked for at a time, if it is ``asynchronous``."""
+    """With ``n_runners``: number of rollouts requested from a runner at a time, if it is ``asynchronous``."""
 
     def check(self) -> None:
-        """Refuses what V-trace has no use for."""
+        """Refuses settings that V-trace does not support."""
         model = self.model
         fix = f"it must be at most rho_bar={model.rho_bar}."
         require(model.c_bar <= model.rho_bar, "c_bar", model.c_bar, fix)
         cls = model.rollout_buffer_class
         fix = "it has an add() or compute_returns_and_advantage() of its own, and V-trace reads neither."
-        late = cls is None or cls.__new__(cls).values_may_follow  # as its methods say, not what it holds
+        late = cls is None or cls.__new__(cls).values_may_follow  # from the class, not an instance
         require(late, "rollout_buffer_class", cls, fix)
 
     @property
@@ -41,12 +41,12 @@ class OlderRollouts(Rollouts):
 
     @property
     def acting_policy(self) -> Policy:
-        """The actor's own copy of the policy, which the learner does not touch while the actor reads it."""
+        """The actor's own copy of the policy, which the learner does not change while the actor reads it."""
         model = self.model
         return cast(Policy, model.policy if model.runner is None else model.runner.actor.policy)
 
     def make_group(self, actor: Any) -> SeparateRunners:
-        """The runners of the model, each of which collects by itself."""
+        """Returns the model's runners, each of which collects independently."""
         model = self.model
         waiting, requests = model.queue_size * self.per_batch, self.requests_per_runner
         held = model.env, actor, model._progress, model._split, model._uses_masks
@@ -62,7 +62,7 @@ class OlderRollouts(Rollouts):
 
 
 class UsedAgain(OlderRollouts):
-    """Makes gradient steps on rollouts drawn from those that are kept, whenever more have come."""
+    """Makes gradient steps on rollouts drawn from a circular buffer, whenever new ones have arrived."""
 
     takes_all: ClassVar = True
 

@@ -1,21 +1,21 @@
-"""What a training reports of its runners, learners and shards: counted as answers come, read when logs are written.
+"""Statistics of runners, learners and replay shards, counted as answers arrive and read when logs are written.
 
-Under ``cluster/`` the logger gets, as far as there are such processes:
+The logger gets the following under ``cluster/``, as far as there are such processes:
 
 =========================  =============================================================================================
-``runners``, ``nodes``     runners that are there, and on how many nodes
-``runner_restarts``        how often one was replaced
-``policy_lag``             updates that lay between the weights that acted and the rows that were taken, on average
+``runners``, ``nodes`` present runners, and their number of nodes
+``runner_restarts`` number of replacements
+``policy_lag`` mean number of updates between the weights that acted and the update on their rows
 ``rows_per_second``        of all runners; ``rows_per_second_least`` of the slowest one
-``megabytes_per_second``   of steps that came through this process, as they travel
+``megabytes_per_second`` of steps that came through this process, as transferred
 ``learners``               elsewhere; ``learner_restarts``, and ``learners_busy``: percent of the time in which they
                            made gradient steps, with what they waited for each other
 ``shards``                 of a replay buffer; ``shard_restarts``
 ``by_runner``              JSON: node, restarts and rows a second of each runner, in their order
 =========================  =============================================================================================
 
-Rates and lag are of the last ten seconds, or of the time since the table before these. Where the time of this process
-goes is under ``time/``.
+Rates and lag cover the last ten seconds, or the time since the previous table. ``time/`` has the time split of this
+process.
 """
 
 import json
@@ -30,11 +30,11 @@ from polyak.parts.part import Part
 
 BY_RUNNER = "cluster/by_runner"
 _TEXTS = ("stdout", "log", "tensorboard")
-"""Formats that have no place for a table."""
+"""Formats without support for a table."""
 
 
 def record_processes(model: Any) -> None:
-    """Records runners, learners and shards, as far as a model has them."""
+    """Records the statistics of runners, learners and shards, as far as a model has them."""
     values: dict[str, float] = {}
     if (remote := envs_of_runners(model.env)) is not None:
         values |= _of_runners(model.logger, remote)
@@ -83,6 +83,6 @@ def _of_shards(shards: ShardedReplay) -> dict[str, float]:
 
 
 class Cluster(Part):
-    """Of models alone that have runners, learners or shards in other processes."""
+    """Part of models with runners, learners or shards in other processes."""
 
     logs: ClassVar = (record_processes,)

@@ -1,4 +1,4 @@
-"""The episodes that a model's environments are in: new ones, those that go on, and which choices they allow."""
+"""The episodes of a model's environments: starting, continuing, and their action masks."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from polyak.envs.masks import KEY, Masks
 from polyak.seeding import derived_seed
 
 _FURTHER_EPISODES = 1
-"""Sets the seeds of environments apart from those of evaluations after as many steps."""
+"""Stream of derived seeds for training, distinct from those of evaluations at the same step."""
 
 
 def take_up(model: Any, reset: bool) -> None:
-    """Begins new episodes, or goes on with those that are under way; ``reset``: counters began at zero."""
-    if model.runner is None:  # a subclass has set itself up otherwise
+    """Begins new episodes, or continues those under way; ``reset``: the counters were set to zero."""
+    if model.runner is None:  # a subclass may have skipped the usual setup
         model._make_runner()
     unknown = model.runner.obs is None
     if reset or unknown or model.runner.interrupted:
@@ -26,8 +26,8 @@ def take_up(model: Any, reset: bool) -> None:
 
 
 def seed_further(model: Any) -> None:
-    """Lets a training that continues from a file begin with other episodes than at its start: those that follow from
-    the seed and the number of steps. Seeds that the environments have been given since then stay."""
+    """Seeds a training that continues from a file with other episodes than at its start: their seeds follow from the
+    model's seed and the number of steps. Seeds that were set since loading are kept."""
     env = model.env.unwrapped
     if model._would_replay and model.seed is not None and env._seeds[:1] == [model.seed]:
         env.seed(derived_seed(model.seed, model.num_timesteps, _FURTHER_EPISODES))
@@ -35,7 +35,7 @@ def seed_further(model: Any) -> None:
 
 
 def begin(model: Any) -> None:
-    """Resets the environments, in the middle of an episode if need be."""
+    """Resets the environments, even in the middle of an episode."""
     for part in model.parts.values():
         part.end_episodes()
     known = model.runner.env.masked
@@ -47,7 +47,7 @@ def begin(model: Any) -> None:
 
 
 def use_masks(model: Any, masks: Masks) -> None:
-    """Lets these say which choices the environments allow, which was not known before."""
+    """Uses action masks that were unknown before."""
     rows = model.runner.env
     assert isinstance(rows, FromVecEnv)
     rows.masks = masks
@@ -57,17 +57,17 @@ def use_masks(model: Any, masks: Masks) -> None:
 
 
 def masks_found(model: Any) -> None:
-    """The first reset has shown that environments say which choices they allow."""
+    """Prepares the model's parts for action masks, after the first reset has shown that the environments give them."""
     for part in model.parts.values():
         part.find_masks()
 
 
 def take_masks(model: Any, allowed: np.ndarray) -> None:
-    """Finds where environments say which choices they allow, which those that say it in infos have not shown yet.
+    """Sets up the action masks of environments that give them in infos only, before they are reset.
 
     Args:
-        model: has them.
-        allowed: [N, M] what they have said of the observations in hand.
+        model: its environments.
+        allowed: [N, M] the masks of the current observations.
     """
     if (remote := envs_of_runners(model.env)) is not None:
         remote.masked = True
@@ -79,6 +79,6 @@ def take_masks(model: Any, allowed: np.ndarray) -> None:
 
 
 def lost(model: Any) -> None:
-    """Some ended without a last step, with the process that made them."""
+    """Tells the model's parts that episodes ended without a last step, since their process was lost."""
     for part in model.parts.values():
         part.lose_episodes()

@@ -1,4 +1,4 @@
-"""Random actions now and then, fewer and fewer of them: how algorithms explore that act greedily by action values."""
+"""Epsilon-greedy exploration with a decaying probability, for algorithms that act greedily by action values."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,12 +15,12 @@ from polyak.schedules import LinearSchedule, Schedule
 
 
 def follow(model: Any) -> None:
-    """Takes the exploration rate of this moment."""
+    """Sets the exploration rate by the present progress."""
     model.epsilon.follow(model.clock.remaining)
 
 
 def log_rate(model: Any) -> None:
-    """Logs the exploration rate of this moment."""
+    """Logs the present exploration rate."""
     model.logger.record("rollout/exploration_rate", model.epsilon.rate)
 
 
@@ -30,11 +30,11 @@ class Epsilon(Part):
     logs: ClassVar = (log_rate,)
     kind: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
     schedule: Schedule
-    """The probability by remaining progress, which is 1 at the start of training and 0 at the end."""
+    """The probability as a function of the remaining progress, 1 at the start of training and 0 at the end."""
 
     @property
     def rate(self) -> float:
-        """The present probability."""
+        """The present probability of a random action."""
         rate: float = self.model._progress.epsilon
         return rate
 
@@ -43,12 +43,12 @@ class Epsilon(Part):
         self.model._progress.epsilon = value
 
     def make_schedule(self) -> LinearSchedule:
-        """What the hyper-parameters ask for."""
+        """Returns the schedule that the hyper-parameters define."""
         model = self.model
         return LinearSchedule(model.exploration_initial_eps, model.exploration_final_eps, model.exploration_fraction)
 
     def follow(self, progress: float) -> None:
-        """Takes the value of the schedule at this remaining progress."""
+        """Sets the probability by the schedule at this remaining progress."""
         self.rate = self.schedule(progress)
 
     def prepare(self) -> None:
@@ -72,8 +72,8 @@ class Epsilon(Part):
         *,
         action_masks: Flags = None,
     ) -> Predicted:
-        """The policy's action for one observation or a batch of them; unless it is to be ``deterministic``, a random
-        one with the probability ``exploration_rate``. All actions of a batch are random, or none is.
+        """Returns the policy's action for one observation or a batch of them; unless ``deterministic``, a random one
+        with probability ``exploration_rate``, decided once for the batch.
 
         Arguments and result: see :meth:`polyak.network_algorithm.NetworkAlgorithm.predict`.
         """
@@ -97,18 +97,18 @@ class Epsilon(Part):
 
 
 class EpsilonOfSteps(Epsilon):
-    """That of algorithms that replay, which moves after each step."""
+    """Epsilon of algorithms with replay, updated after each step."""
 
     after_step: ClassVar = (follow,)
 
 
 class EpsilonOfRollouts(Epsilon):
-    """That of algorithms with rollouts, which moves before each of them."""
+    """Epsilon of algorithms with rollouts, updated before each rollout."""
 
     beginning: ClassVar = (follow,)
 
 
 class EpsilonOfEach(EpsilonOfRollouts):
-    """Draws for each environment whether it acts at random."""
+    """Decides for each environment separately whether to act at random."""
 
     kind: ClassVar = EpsilonGreedyEach

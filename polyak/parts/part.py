@@ -1,8 +1,8 @@
-"""Parts of a model: what has a state, consequences or conditions of its own.
+"""Parts of a model: each bundles one aspect's state, checks and effects.
 
-A class names its parts by ``made_of = {"epsilon": Epsilon}``; those of the classes above count, too, and an entry of
-the same name replaces theirs. The model holds each under its name, and calls all of them, in that order, at the moments
-that are the methods here.
+A class names its parts by ``made_of = {"epsilon": Epsilon}``; it inherits those of its base classes, and an entry of
+the same name replaces theirs. The model holds each part under its name, and calls the methods below on all of them, in
+that order.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,141 +22,144 @@ Result = TypeVar("Result")
 
 
 class Part:
-    """One part of a model. What a part leaves out does nothing.
+    """Base class of parts. Its methods do nothing.
 
     Args:
-        model: the algorithm that holds it. It has its hyper-parameters, and nothing else yet.
+        model: the algorithm that holds the part. Only its hyper-parameters are set yet.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     raw: ClassVar[bool] = False
-    """Whether it stores experience as it was before normalisation."""
+    """Whether it stores experience before normalisation."""
     stores_masks: ClassVar[tuple[str, ...]] = ()
-    """Which masks of a step it stores: ``"masks"``, that it was made under, and ``"next_masks"``."""
+    """The masks of a step that it stores: ``"masks"``, for its action, and ``"next_masks"``."""
     explores_by: ClassVar[tuple[str, ...]] = ()
-    """Hyper-parameters that its exploration is built from."""
+    """Hyper-parameters that its exploration depends on."""
     saves_also: ClassVar[tuple[str, ...]] = ()
-    """What it puts into a file only if ``include`` names it."""
+    """Names of things that it saves only if ``include`` lists them."""
 
     # -- construction --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuses hyper-parameters that do not fit together, before anything is built, and whenever one is set."""
+        """Refuses invalid combinations of hyper-parameters, before anything is built and whenever one is set."""
 
     def attach(self, env: Any) -> bool:
-        """Takes what the constructor or ``load`` got as ``env``, if that is no environment. False: it is not for it."""
+        """Takes the ``env`` of the constructor or ``load`` if that is not an environment. Returns whether it did."""
         return False
 
     def check_env(self, env: VecEnv) -> None:
         """Refuses environments that the model cannot continue in."""
 
     def prepare(self) -> None:
-        """Makes what networks are built with, when the spaces are known."""
+        """Creates what the networks depend on, once the spaces are known."""
 
     def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Adds arguments of the policy to those that it is built with."""
+        """Returns the policy's arguments, with additions."""
         return options
 
     def optimizer(self) -> OptimizerRecipe | None:
-        """The optimizer where ``policy_kwargs`` name none; ``None``: not its matter."""
+        """Returns the default optimizer if ``policy_kwargs`` name none; ``None`` leaves the choice to others."""
         return None
 
     def build(self) -> None:
-        """Builds what needs networks, and what acts if there are environments."""
+        """Builds what depends on networks, and on environments if there are any."""
 
     def check_ready(self, first: bool) -> None:
-        """Refuses what cannot be learned with: at the end of construction, which is ``first``, and before ``learn``."""
+        """Refuses a model that cannot be trained; ``first``: at the end of construction, otherwise before ``learn``."""
 
     def adopt(self, name: str, before: Any) -> None:
-        """Follows a hyper-parameter that has been set, and was ``before``. All is as before if this raises."""
+        """Applies the effects of a hyper-parameter that was set; ``before`` is its previous value, which is restored if
+        this raises."""
 
     def change_env(self) -> None:
-        """The model has got other environments."""
+        """Adapts to new environments of the model."""
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def exploration(self) -> dict[str, Exploration]:
-        """What comes between policy and environments, by name, in the order in which it is called."""
+        """Returns the exploration between policy and environments, by name, in the order of calls."""
         return {}
 
     def columns(self) -> tuple[Column, ...]:
-        """What is stored with each step besides the usual."""
+        """Returns further columns to store with each step."""
         return ()
 
     def column_options(self) -> dict[str, Any]:
-        """All columns as an argument of buffers, which a user's own need not take as long as there are none."""
+        """Returns all columns as an argument of buffers; without columns none, so that a user's buffer need not take
+        it."""
         columns = self.model._columns()
         return {"columns": columns} if columns else {}
 
     def why_numpy(self) -> str | None:
-        """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
+        """Returns the reason why experience in tensors must be copied to numpy; ``None`` if it need not be."""
         return None
 
     def find_masks(self) -> None:
-        """The first reset has shown that environments say which choices they allow."""
+        """Adapts to action masks, which the first reset has shown."""
 
     def lose_episodes(self) -> None:
-        """Some episodes ended without a last step, with the process that made them."""
+        """Handles episodes that ended without a last step, since their process was lost."""
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
     beginning: ClassVar[tuple[Callable[[Any], None], ...]] = ()
     """Called with the model before a rollout begins."""
     completing: ClassVar[tuple[Callable[[Any], None], ...]] = ()
-    """The same when it is whole, before the learner evaluates it."""
+    """Called with the model when a rollout is complete, before the learner evaluates it."""
     storing: ClassVar[tuple[Callable[[Any, Any], Any], ...]] = ()
-    """Called with the model and a step of the environments, one after another: what is stored in its place."""
+    """Called with the model and a step of the environments, one after another; each returns the step to store."""
     after_step: ClassVar[tuple[Callable[[Any], None], ...]] = ()
-    """Called with the model after each step of the environments, when it is stored; from a dataset alone, after each
-    gradient step."""
+    """Called with the model after each step of the environments is stored; in offline training, after each gradient
+    step."""
     watching: ClassVar[tuple[Callable[[Any, Any], None], ...]] = ()
-    """Called with the model and what its updates measured."""
+    """Called with the model and the metrics of its updates."""
     logs: ClassVar[tuple[Callable[[Any], None], ...]] = ()
-    """Called with the model before a table is written."""
+    """Called with the model before a log table is written."""
 
     def begin(self, reset: bool) -> None:
-        """Before the first iteration of ``learn``, when the counters stand; ``reset``: they began at zero."""
+        """Prepares for the first iteration of ``learn``, after the counters are set; ``reset``: they were set to zero."""
 
     def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
-        """Gradient steps that so many environment steps will bring, and the rows of each; ``None``: not its matter."""
+        """Returns the gradient steps that this many environment steps will bring, and the batch size; ``None`` if not
+        its matter."""
         return None
 
     def end_episodes(self) -> None:
-        """The environments are about to be reset, in the middle of an episode if need be."""
+        """Called before the environments are reset, possibly in the middle of an episode."""
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def arguments(self, values: dict[str, Any]) -> None:
-        """Puts hyper-parameters back into the form of a constructor's arguments, and drops what files cannot hold."""
+        """Converts hyper-parameters back to a constructor's arguments, and drops those that files cannot hold."""
 
     def summary(self) -> dict[str, str]:
-        """What ``repr`` of the model shows of it, also of one that is not built: what -> in words."""
+        """Returns lines for the model's ``repr``, label -> text; also before the model is built."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """What files hold, as plain data."""
+        """Returns the state for files, as plain data."""
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Takes back what :meth:`state` returned, among other entries."""
+        """Restores what :meth:`state` returned, from a dict with further entries."""
 
     def save(self, saved: Saved, include: set[str]) -> None:
-        """Puts tensors and arrays into a file, and what ``include`` names."""
+        """Writes tensors and arrays into a file, and what ``include`` lists."""
 
     def load(self, saved: Saved) -> None:
-        """Takes back what was learned."""
+        """Restores learned parameters."""
 
     def resume(self, saved: Saved, resume: bool) -> None:
-        """Takes back what was under way; with ``resume`` experience, too."""
+        """Restores the state of collection; with ``resume`` also experience."""
 
 
 MadeOf = Mapping[str, Callable[[Any], Part]]
 
 
 class Through(Generic[Arguments, Result]):
-    """A method of a part, called as one of the model that holds the part.
+    """A method of a part that is called as a method of the model.
 
     Args:
         part: the model's name of the part.
@@ -184,10 +187,10 @@ class Through(Generic[Arguments, Result]):
 
 
 class KeptAttributes(Part):
-    """Attributes of a model that training needs to resume: a number, a text or a truth each.
+    """Attributes of a model that training needs to resume: numbers, texts or bools.
 
     Args:
-        names: name in the file -> of the attribute.
+        names: name in the file -> attribute.
     """
 
     def __init__(self, model: Any, names: Mapping[str, str]) -> None:
@@ -203,16 +206,16 @@ class KeptAttributes(Part):
 
 
 class KeptWithExperience(KeptAttributes):
-    """The same beside a replay buffer that the model saves by itself."""
+    """Attributes that are also saved with a replay buffer."""
 
     saves_also: ClassVar = ("replay_buffer",)
 
 
 class OfPolicy(Part):
-    """Hyper-parameters that are arguments of the policy.
+    """Hyper-parameters that are passed to the policy.
 
     Args:
-        names: of those.
+        names: of the hyper-parameters.
     """
 
     def __init__(self, model: Any, names: tuple[str, ...]) -> None:
@@ -220,7 +223,7 @@ class OfPolicy(Part):
         self.names = names
 
     def check(self) -> None:
-        """Refuses ``policy_kwargs`` that have other values for them."""
+        """Refuses ``policy_kwargs`` with other values for them."""
         options, cls = self.model.policy_kwargs or {}, type(self.model).__name__
         for name in self.names:
             value = getattr(self.model, name)
@@ -232,5 +235,5 @@ class OfPolicy(Part):
 
 
 def of_policy(*names: str) -> Callable[[Any], OfPolicy]:
-    """A part for hyper-parameters that are arguments of the policy."""
+    """Returns a factory of the part for hyper-parameters that are passed to the policy."""
     return partial(OfPolicy, names=names)

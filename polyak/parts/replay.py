@@ -1,4 +1,4 @@
-"""What minibatches are drawn from: a dataset, one's own experience, or both."""
+"""The replay that minibatches are drawn from: a dataset, the model's own experience, or both."""
 
 import math
 from collections.abc import Mapping
@@ -40,16 +40,16 @@ from polyak.parts.part import Part
 from polyak.warning import advise
 
 OF_TENSORS = frozenset({ReplayBuffer, DictReplayBuffer, HerReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer})
-"""Classes of replay buffers that also keep tensors; a user's own take arrays."""
+"""Replay buffer classes that support tensors; a user's own take arrays."""
 _NOMINAL_EPISODE = 200
-"""Steps in an episode, where a guess is needed."""
+"""Assumed length of an episode in steps."""
 
 
 class DatasetReplay(Part):
     """Replays a dataset."""
 
     priorities: ClassVar[Mapping[str, Any]] = {}
-    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    """Arguments that ``prioritized=True`` stands for, if they differ from the sampler's defaults."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     saves_also: ClassVar = ("replay_buffer",)
 
@@ -77,13 +77,13 @@ class DatasetReplay(Part):
         return True
 
     def use(self, dataset: Dataset) -> None:
-        """Learn from these transitions, too: those of its own experience are replayed beside them.
+        """Learn from these transitions, too, beside the model's own experience.
 
         Args:
             dataset: of the model's spaces: see :meth:`~polyak.experience.Dataset.for_env`.
 
         Raises:
-            ValueError: it has others.
+            ValueError: the spaces differ.
         """
         check_spaces(dataset, self.model)
         self.memory.dataset = dataset
@@ -91,33 +91,33 @@ class DatasetReplay(Part):
         self.read_dataset()
 
     def _check_mixture(self) -> None:
-        """Refuses priorities where minibatches come from two buffers: neither knows how the other's rows compare."""
+        """Refuses prioritised sampling from two buffers, since their priorities are not comparable."""
         if self.memory.dataset is not None and self.model.env is not None:
             fix = "a model that learns from a dataset and by acting draws uniformly. Use prioritized=False."
             require(not self.model.prioritized, "prioritized", self.model.prioritized, fix)
 
     def read_dataset(self) -> None:
-        """Fills a buffer with what the dataset holds: in memory, or in a temporary file where it does not fit."""
+        """Fills a buffer with the dataset, in memory, or in a temporary file if it does not fit."""
         dataset, policy = self.memory.dataset, self.model.policy
         assert dataset is not None
         try:
             buffer = self.make(self.least_rows(dataset), n_envs=1)
         except InsufficientMemoryError:
             buffer = self.make(self.least_rows(dataset), n_envs=1, storage_device="disk")
-        blank = tuple(policy.initial_memory(1) or ())  # no dataset has recurrent states: sequences begin afresh
+        blank = tuple(policy.initial_memory(1) or ())  # datasets lack recurrent states: use the initial one
         buffer.fill(self.with_columns(dataset), policy.codec.from_env, self.rewards, blank=blank)
         self.memory.recorded = buffer
 
     def least_rows(self, dataset: Dataset) -> int:
-        """Rows of the buffer that takes a dataset."""
+        """Returns the number of rows of the dataset's buffer."""
         return len(dataset)
 
     def with_columns(self, dataset: Dataset) -> Dataset:
-        """A dataset with what the learner reads of it besides; here as it is."""
+        """Returns the dataset with further columns that the learner reads; by default unchanged."""
         return dataset
 
     def rewards(self, rewards: np.ndarray) -> np.ndarray:
-        """What is learned from instead of rewards [B]; see :class:`~polyak.parts.units.Units`."""
+        """Returns the rewards [B] to learn from; see :class:`~polyak.parts.units.Units`."""
         units = self.model.parts.get("units")
         return rewards if units is None else units.rewards(rewards)
 
@@ -133,18 +133,18 @@ class DatasetReplay(Part):
 
     @property
     def _one_n_steps(self) -> int:
-        """``n_steps`` of sequences, which take one number."""
+        """``n_steps`` of sequences, which support a single number."""
         n_steps = self.model.n_steps
         require(isinstance(n_steps, int), "n_steps", n_steps, "sequences take one number of steps.")
         return cast(int, n_steps)
 
     @property
     def buffer_class(self) -> type[ReplayBuffer]:
-        """Of replay buffers."""
+        """The class of replay buffers."""
         return ReplayBuffer
 
     def make(self, size: int, n_envs: int, cls: Any = None, **options: Any) -> ReplayBuffer:
-        """A replay buffer as the hyper-parameters describe it, but for some options; ``cls``: of another class."""
+        """Returns a replay buffer with the model's hyper-parameters and further options; ``cls``: its class."""
         model, kind = self.model, self.buffer_class if cls is None else cls
         env = {"env": model.env} if issubclass(kind, HerReplayBuffer) else {}
         made: ReplayBuffer = kind(
@@ -160,7 +160,7 @@ class DatasetReplay(Part):
         return made
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the replay buffer besides those that every one has."""
+        """Returns the arguments of the replay buffer that not every buffer takes."""
         model = self.model
         own: dict[str, Any] = model.replay_buffer_kwargs or {}
         many: dict[str, Any] = {} if model.n_steps == 1 else {"n_steps": model.n_steps, "gamma": model.gamma}
@@ -172,7 +172,7 @@ class DatasetReplay(Part):
         return {**own, **many, **self._sampler()}
 
     def _sampler(self) -> dict[str, Any]:
-        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
+        """Returns the replay buffer's argument for ``prioritized``, if set."""
         prioritized = self.model.prioritized
         if not prioritized:
             return {}
@@ -195,15 +195,15 @@ class DatasetReplay(Part):
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def updates(self) -> Any:
-        """How the model learns from its memory."""
+        """Returns the object that makes gradient steps on the model's memory."""
         return updates_of(self.model)
 
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:
-        """Sample minibatches and learn from them.
+        """Sample minibatches and make gradient steps.
 
         Args:
-            gradient_steps: how many.
-            batch_size: transitions in each.
+            gradient_steps: number of gradient steps.
+            batch_size: transitions per minibatch.
         """
         model = self.model
         replay = model.gamma, model.dataset_share, model.normalisation.replay
@@ -226,13 +226,13 @@ class DatasetReplay(Part):
 
 
 def log_episodes(model: Any) -> None:
-    """Logs how many episodes have ended, where there are environments."""
+    """Logs the number of finished episodes, if there are environments."""
     if not model.learns_offline:
         model.logger.record("time/episodes", model.clock.episodes, exclude="tensorboard")
 
 
 class ExperienceReplay(DatasetReplay):
-    """Replays what the model experiences, and a dataset if it has one."""
+    """Replays the model's own experience, and a dataset if it has one."""
 
     raw: ClassVar = True
     logs: ClassVar = (log_episodes,)
@@ -242,9 +242,9 @@ class ExperienceReplay(DatasetReplay):
         *("use_sde", "use_sde_at_warmup", "sde_sample_freq"),
     )
     few_updates: ClassVar[bool] = False
-    """Whether fewer updates than transitions are meant, so that there is no advice about it."""
+    """Whether fewer updates than transitions are intended, so that no advice is given."""
     numpy_alone: ClassVar[str | None] = None
-    """Why experience is stored in numpy alone; ``None``: it need not be."""
+    """The reason why experience is stored in numpy only; ``None``: tensors are supported, too."""
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class ExperienceReplay(DatasetReplay):
             self._check_shards(sampler)
 
     def _check_shards(self, sampler: Any) -> None:
-        """Refuses what is asked of a replay buffer that shards cannot do."""
+        """Refuses options of the replay buffer that shards do not support."""
         model = self.model
         own, shards = model.replay_buffer_class, f"n_replay_shards={model.n_replay_shards} are made as ReplayBuffer"
         asks = own is not None and issubclass(own, HerReplayBuffer)
@@ -306,7 +306,7 @@ class ExperienceReplay(DatasetReplay):
             self.check_ready(False)
 
     def _check_overlap(self) -> None:
-        """Refuses to overlap where sampling would have to ask environments that are under way."""
+        """Refuses ``overlap`` if sampling requires calls of environments during their step."""
         model = self.model
         asks = isinstance(getattr(self.memory.own, "relabel", None), Hindsight)
         if model.overlap and asks and model.env is not None:
@@ -342,7 +342,7 @@ class ExperienceReplay(DatasetReplay):
         return self.model.replay_buffer_class or ReplayBuffer
 
     def make_own(self) -> ReplayBuffer:
-        """The buffer of the model's own experience: here, in tensors, or in other processes."""
+        """Returns the buffer of the model's own experience: in numpy, in tensors, or in other processes."""
         model = self.model
         if model.n_replay_shards:
             elsewhere = {"n_shards": model.n_replay_shards, "transport": model.transport, "model_seed": model.seed}
@@ -351,7 +351,7 @@ class ExperienceReplay(DatasetReplay):
         return self.make(model.buffer_size, model.n_envs, **({"in_tensors": True} if model.in_tensors else {}))
 
     def make_group(self, actor: Any) -> RunnerGroup:
-        """The runners of the model."""
+        """Returns the model's runners."""
         model = self.model
         held = model.env, actor, model._progress, model._split, model._uses_masks
         return RunnerGroup(*held, raw=model.raw_experience, in_advance=model.steps_per_request)
@@ -388,14 +388,14 @@ class ExperienceReplay(DatasetReplay):
         self._renew()
 
     def _renew(self) -> None:
-        """Puts a buffer in the place of the present one that has the columns of now."""
+        """Replaces the buffer by a new one with the present columns."""
         assert self.memory.own is not None
         self.memory.own.close()
         self.memory.own = self.make_own()
 
     def _make_room(self, state: Mapping[str, Any]) -> ReplayBuffer:
-        """The replay buffer for a saved state, whose rows may have masks though environments have not been reset yet,
-        before which some do not say that they have any."""
+        """Returns the replay buffer for a saved state. Its rows may have masks although the environments have not been
+        reset yet, before which some give none."""
         model = self.model
         masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
         if masked and model._uses_masks and (model.runner is None or not model.runner.env.masked):
@@ -432,7 +432,7 @@ class ExperienceReplay(DatasetReplay):
         goes_on = not reset and memory.dataset is None and model.num_timesteps > 0
         if not goes_on or memory.own is None or memory.own.size() > 0:
             return
-        memory.empty_at = model.num_timesteps  # one row is too little to learn from
+        memory.empty_at = model.num_timesteps  # one row is not enough to learn from
         advise(
             "training that continues without its replay buffer",
             f"the model has made {model.num_timesteps} steps, but its replay buffer is empty: it is not in the file. "
@@ -442,7 +442,7 @@ class ExperienceReplay(DatasetReplay):
         )
 
     def end_episodes(self) -> None:
-        """No n-step window and no hindsight goal may reach across the reset."""
+        """Ends n-step windows and hindsight episodes, which must not reach across the reset."""
         model = self.model
         if model._collection is not None and model._collection.pending is not None:
             storage_of(model).record(model._collection.pending)
@@ -485,7 +485,7 @@ class ExperienceReplay(DatasetReplay):
         self._make_room(state).load_state_dict(state)
 
     def write(self, path: Any) -> None:
-        """Write the replay buffer's filled part to a file, without pickle.
+        """Write the stored part of the replay buffer to a file, without pickle.
 
         Args:
             path: a path or a file opened for writing.
@@ -498,20 +498,20 @@ class ExperienceReplay(DatasetReplay):
         save_buffer(self.memory.own, path)
 
     def read(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
-        """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
+        """Read a file of :meth:`save_replay_buffer`, or a replay buffer of Stable-Baselines3.
 
-        Where the ``compute_reward`` of the model's environment is another than that which hindsight experience was
-        collected with, all its rewards are recomputed, with a warning.
+        If ``compute_reward`` of the model's environment differs from the one that hindsight experience was collected
+        with, all its rewards are recomputed, with a warning.
 
         Args:
             path: a path or a file opened for reading.
-            truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
-                environment starts new episodes.
-            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
-                set this only for files that you trust.
+            truncate_last_traj: for hindsight experience: truncate the last, unfinished episode, since the environment
+                starts new episodes.
+            trust: also read a pickle with objects that Stable-Baselines3 does not write. It can run any code: set this
+                only for files that you trust.
 
         Raises:
-            ValueError: not such a file, or it does not fit this model.
+            ValueError: the file is not a replay buffer, or does not fit this model.
         """
         memory, model = self.memory, self.model
         if getattr(memory, "own", None) is None:  # it may have been deleted
@@ -526,10 +526,10 @@ class ExperienceReplay(DatasetReplay):
 
 
 def check_spaces(dataset: Dataset, model: Any) -> None:
-    """Refuses a dataset of other spaces than a model's.
+    """Refuses a dataset whose spaces differ from a model's.
 
     Raises:
-        SpaceError: it has others.
+        SpaceError: the spaces differ.
     """
     for what in ("observation_space", "action_space"):
         if getattr(dataset, what) != getattr(model, what):
@@ -540,5 +540,5 @@ def check_spaces(dataset: Dataset, model: Any) -> None:
 
 
 def minus_action_dim(space: spaces.Space) -> float:
-    """The usual target entropy of a continuous policy: minus the number of action dimensions."""
+    """Returns the usual target entropy of a continuous policy: minus the number of action dimensions."""
     return -float(math.prod(space.shape or (1,)))

@@ -1,4 +1,4 @@
-"""Fresh rollouts, and what is made of them."""
+"""Rollouts of on-policy algorithms, and the gradient steps on them."""
 
 import inspect
 import math
@@ -13,42 +13,43 @@ from polyak.collecting.stepwise import StepwiseWriter
 from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.declaration import require
 from polyak.loops.on_policy import rollout_updates
+from polyak.loops.training import has_own
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import Part
 from polyak.warning import warn_user
 
 _MOST_STEPS = 10**9
-"""Of which divisors are looked for."""
+"""Largest ``n_steps`` whose divisors are searched."""
 
 
 class Rollouts(Part):
-    """The rollout of an on-policy algorithm. A subclass says what is learned from one."""
+    """The rollout of an on-policy algorithm. Subclasses define the gradient steps."""
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
-    """Where ``rollout_buffer_class`` is ``None``."""
+    """The class if ``rollout_buffer_class`` is ``None``."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     explores_by: ClassVar = ("use_sde", "sde_sample_freq")
     reads_rows_alone: ClassVar[bool] = False
-    """Whether lessons read a rollout by its minibatches alone."""
+    """Whether the gradient steps read a rollout only through its minibatches."""
     made_by_recipe: ClassVar[bool] = True
-    """Whether hyper-parameters are all that buffers and writers are made of, wherever that is done."""
+    """Whether buffers and writers depend on hyper-parameters only, so that other processes can create them."""
     numpy_alone: ClassVar[str | None] = None
-    """Why rollouts are made in numpy alone; ``None``: they need not be."""
+    """The reason why rollouts are collected in numpy only; ``None``: tensors are supported, too."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.buffer: Any = None
-        """A rollout buffer, once there are environments."""
+        """The rollout buffer, once there are environments."""
         self.rewards_follow: Callable[[Any], None] | None = None
-        """Fills in the rewards of a rollout that was collected without them."""
+        """Computes the rewards of a rollout that was collected without them."""
         self._is_outdated = False
-        """Whether another buffer is to be made before the next rollout begins."""
+        """Whether the buffer must be replaced before the next rollout begins."""
 
     # -- what is learned -----------------------------------------------------------------------------------------------
 
     def lesson(self, minibatches: Minibatches) -> Gained:
-        """Learns from a rollout: here by one gradient step on all of it."""
+        """Makes the gradient steps on a rollout, by default one on all rows."""
         update = self.model.learner.learn(next(minibatches(None)))
         return Gained({name: [value] for name, value in update.metrics.items()}, 1)
 
@@ -57,16 +58,16 @@ class Rollouts(Part):
         rollout_updates(self.model).make(self.buffer)
 
     def updates_per_rollout(self, rows: int) -> int:
-        """Gradient steps that are made of a rollout of so many rows."""
+        """Returns the number of gradient steps on a rollout of ``rows`` rows."""
         return 1
 
     def minibatches(self) -> Minibatches:
-        """What is called with a size, ``None`` for all rows in one, and returns the minibatches of a pass over the
-        rollout, for the learner's ``update``."""
+        """Returns a function that takes a minibatch size, ``None`` for all rows in one, and returns the minibatches of
+        a pass over the rollout, for the learner's ``update``."""
         return cast(Minibatches, self.buffer.passes() if self.buffer.plain else self.buffer.get)
 
     def expected_updates(self, timesteps: int) -> tuple[int, int]:
-        """Gradient steps that so many environment steps will bring, and the rows of each."""
+        """Returns the gradient steps that this many environment steps will bring, and the rows of each."""
         rows = self.model.n_steps * self.model.n_envs
         return -(-timesteps // rows) * self.updates_per_rollout(rows), min(rows, self.model.batch_size or rows)
 
@@ -94,7 +95,7 @@ class Rollouts(Part):
             )
 
     def check_batch_size(self) -> None:
-        """Refuses minibatches that are larger than a rollout."""
+        """Refuses minibatches larger than a rollout."""
         model = self.model
         rows = model.n_steps * model.n_envs
         require(
@@ -128,7 +129,7 @@ class Rollouts(Part):
         if name in ("gamma", "gae_lambda"):
             setattr(self.buffer, name, getattr(self.model, name))
         if name in ("n_steps", "batch_size", "rollout_buffer_class", "rollout_buffer_kwargs"):
-            self.make_buffer()  # which refuses what cannot be
+            self.make_buffer()  # refuses invalid values
             self._is_outdated = True
 
     def why_numpy(self) -> str | None:
@@ -147,18 +148,19 @@ class Rollouts(Part):
 
     def buffer_recipe(self) -> Callable[..., Any] | None:
         """Makes a buffer, on a ``device``, where a rollout may be written elsewhere; ``None``: where it may not, since
-        something of a program's own makes buffers, or looks at each step."""
+        something of a program's own makes buffers, looks at each step, or learns from the rollout."""
         may_be = self.made_by_recipe and self.buffer is not None and self.writer().adopts
-        return self._recipe() if may_be else None
+        return self._recipe() if may_be and not has_own(type(self.model), "train") else None
 
     def left_to_learners(self) -> Callable[..., Any] | None:
-        """What makes a buffer, where learners elsewhere fetch rollouts and nothing here reads them; else ``None``."""
+        """Returns the factory of buffers if remote learners fetch rollouts and nothing local reads them; otherwise
+        ``None``."""
         fetches = self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False)
         may_leave = fetches and self.buffer.plain and not self.buffer.order_reads_rows
         return self.buffer_recipe() if may_leave else None
 
     def make_buffer(self) -> Any:
-        """A buffer as the hyper-parameters describe it, in numpy or in tensors."""
+        """Returns a buffer with the model's hyper-parameters, in numpy or in tensors."""
         return self._recipe()(device=self.model.device)
 
     def _recipe(self) -> Callable[..., Any]:
@@ -181,14 +183,14 @@ class Rollouts(Part):
 
     @property
     def n_envs(self) -> int:
-        """Environments whose steps make one rollout."""
+        """Number of environments whose steps form one rollout."""
         return cast(int, self.model.n_envs)
 
     def sequence_length(self, longest: int | None) -> int:
-        """Steps of the sequences of which a rollout is made for a recurrent policy, ``longest`` at most.
+        """Returns the length of the sequences that a rollout is cut into for a recurrent policy, at most ``longest``.
 
         Raises:
-            ValueError: it cannot be cut into equal ones of about the length that the policy wants.
+            ValueError: there is no divisor of ``n_steps`` close to the wanted length.
         """
         steps, rows = self.model.n_steps, self.model.batch_size
         fix = f"a rollout of recurrent policies has at most {_MOST_STEPS:,} steps."
@@ -208,7 +210,7 @@ class Rollouts(Part):
     # -- collecting ----------------------------------------------------------------------------------------------------
 
     def make_room(self) -> None:
-        """Puts another buffer in place, if a hyper-parameter has been set meanwhile."""
+        """Replaces the buffer if a hyper-parameter has been set since it was made."""
         if self._is_outdated:
             self.buffer, self._is_outdated = self.make_buffer(), False
 
@@ -218,7 +220,7 @@ class Rollouts(Part):
         self.buffer.reset()
 
     def writer(self, steps: int | None = None) -> Any:
-        """What steps enter the buffer by; ``steps``: how many, if not as many as it takes."""
+        """Returns the writer of steps into the buffer; ``steps``: length of the rollout, by default the buffer's size."""
         return self._writer_into(self.buffer, steps)
 
     def _writer_into(self, buffer: Any, steps: int | None = None) -> RolloutWriter:
@@ -231,7 +233,7 @@ class Rollouts(Part):
         return gsde(self.model.use_sde, self.model.sde_sample_freq)
 
     def fresh_writer(self) -> Any:
-        """The same into a buffer of its own."""
+        """Returns a writer into a new buffer."""
         return self._writer_into(self.make_buffer())
 
     # -- files ---------------------------------------------------------------------------------------------------------
@@ -253,6 +255,6 @@ class Rollouts(Part):
 
 
 def _largest_divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is at most ``most``."""
+    """Returns the largest divisor of a number that is at most ``most``."""
     small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return max(n for n in (*small, *(number // n for n in small)) if n <= most)

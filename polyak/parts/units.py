@@ -1,4 +1,4 @@
-"""The units in which an algorithm sees a dataset: standardised observations, scaled rewards."""
+"""Standardised observations and scaled rewards, by the statistics of a dataset."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, NoReturn
@@ -17,38 +17,38 @@ from polyak.parts.replay import ExperienceReplay
 
 RewardScaling = Literal["none", "standard", "range", "returns"]
 BATCH = 8192
-"""Observations whose features are computed at once."""
+"""Batch size for computing features of observations."""
 
 
 def in_units_of_the_data(model: Any, step: Step) -> Step:
-    """A step whose reward is scaled as those of the dataset are."""
+    """Returns a step with its reward scaled like those of the dataset."""
     return step._replace(rewards=model.units.rewards(step.rewards))
 
 
 class Units(Part):
-    """Measures a dataset, and keeps its units for whatever is experienced afterwards."""
+    """Measures a dataset's statistics, and applies them to later experience."""
 
     storing: ClassVar = (in_units_of_the_data,)
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.affine = 1.0, 0.0
-        """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
+        """Scale and shift that ``reward_scaling`` gives for the dataset."""
 
     def rewards(self, rewards: np.ndarray) -> np.ndarray:
-        """What is learned from instead of rewards [B], of the dataset and of environments alike."""
+        """Returns scaled rewards [B], of the dataset or of environments."""
         scale, shift = self.affine
         return rewards * scale + shift
 
     @property
     def standardises(self) -> bool:
-        """Whether the networks standardise what they read."""
+        """Whether the networks standardise their inputs."""
         return self.model.normalize_observations and can_be_standardised(self.model.observation_space)
 
     # -- construction --------------------------------------------------------------------------------------------------
 
     def attach(self, env: Any) -> bool:
-        from_file = hasattr(self.model, "action_space")  # whose model may predict in an environment
+        from_file = hasattr(self.model, "action_space")  # a loaded model may predict in an environment
         if not (from_file or isinstance(env, Dataset) or isinstance(self.model.replay, ExperienceReplay)):
             self._refuse(env)
         return False
@@ -90,8 +90,7 @@ class Units(Part):
             self.measure(part.observations for part in dataset.chunks(BATCH))
 
     def measure(self, parts: Iterable[Any]) -> None:
-        """Shows the networks how these observations [B, ...], and those before, are distributed, in the scale in which
-        they get them: normalised, if ``VecNormalize`` does that."""
+        """Updates the networks' input statistics by observations [B, ...], after ``VecNormalize`` if it is used."""
         policy, normalizer = self.model.policy, self.model.normalisation.replay
         first, *others = [m for m in policy.modules() if isinstance(m, StandardisedExtractor)]
         with torch.no_grad():
@@ -113,7 +112,7 @@ class Units(Part):
 
 
 def affine(scaling: RewardScaling | tuple[float, float], dataset: Dataset) -> tuple[float, float]:
-    """Scale and shift of rewards that ``scaling`` stands for, given what the dataset holds."""
+    """Returns scale and shift of rewards for ``scaling``, given the dataset."""
     if isinstance(scaling, tuple):
         return scaling
     rewards = np.asarray(dataset.rewards, np.float64)

@@ -46,7 +46,7 @@ _TRAINED_AGENTS = "rl-trained-agents"
 
 @dataclass
 class ModelOptions(CommandOptions):
-    """Which model to load, and with which files."""
+    """The options that select a model and its files."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
@@ -68,7 +68,7 @@ class ModelOptions(CommandOptions):
 
 @dataclass
 class AgentOptions(ModelOptions):
-    """Which agent to load, and how it acts."""
+    """The options that select an agent and how it acts."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
@@ -132,11 +132,11 @@ class SavedAgent:
     def loaded(
         self, path: Path, *, render_mode: str | None = None, monitor_dir: Path | None = None, norm_reward: bool = False
     ) -> Iterator[tuple[Any, VecEnv]]:
-        """Load the model file `path`; gives the model and its environments, which are closed at the end.
+        """Load the model file `path`; yields the model and its environments, which are closed at the end.
 
-        The first time, a line on stderr says which run it is of, and why. Normalisation statistics stay as they were
-        saved. `norm_reward` normalises rewards too, if training did.
-        Raises ZooError when the model does not load, or its environments cannot be made.
+        The first time, a line on stderr names the chosen run, and why it was chosen. Normalisation statistics stay as
+        they were saved. `norm_reward` normalises rewards too, if training did. Raises ZooError when the model does not
+        load, or its environments cannot be made.
         """
         if self.folder.choice:
             note(self.folder.choice)
@@ -226,7 +226,7 @@ def _named_run(options: AgentOptions) -> RunFolder:
 
 
 def _pretrained(options: AgentOptions) -> RunFolder:
-    """The run of an agent that comes along."""
+    """Return the run of a pretrained agent."""
     others = ("folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint")
     if any(is_given(options, name) for name in others):
         raise ZooError("--pretrained agents have one model each. Leave out --log-folder, --exp-id and --load-...")

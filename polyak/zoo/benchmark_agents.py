@@ -54,7 +54,7 @@ class BenchmarkAgentsOptions(CommandOptions):
 class Agent:
     """A trained agent: the latest run of an algorithm on an environment, by the name of that alone.
 
-    Where the environment comes from is for the run's args.yml to say and for `SavedAgent` to allow.
+    The run's args.yml names the module of its environment, and `SavedAgent` decides whether that is allowed.
     """
 
     algo: str
@@ -69,8 +69,8 @@ class Agent:
 def benchmark_agents(options: BenchmarkAgentsOptions) -> Path:
     """Measure the agents that `options` name and return the table's file.
 
-    Those that were measured before are not measured again. An agent that cannot be played is named on stderr and left
-    out. Raises ZooError when there is none at all.
+    Earlier measurements are kept. An agent that cannot be played is named on stderr and left out. Raises ZooError when
+    there is none at all.
     """
     logs = Path(options.log_dir)
     folder = writable_folder("--benchmark-dir", options.benchmark_dir)
@@ -129,7 +129,7 @@ def _is_mujoco(options: EnjoyOptions) -> bool:
 
 
 def _playing(agent: Agent, options: BenchmarkAgentsOptions) -> EnjoyOptions:
-    """Return how `polyak enjoy` would be asked to play an agent."""
+    """Return the options of `polyak enjoy` that play an agent."""
     return EnjoyOptions(
         algo=agent.algo,
         env=agent.env,
@@ -169,7 +169,7 @@ def _measured(agent: Agent, options: BenchmarkAgentsOptions, folder: Path) -> di
 
 
 def steps(run: RunFolder) -> str:
-    """Return how long a run trained, as the Zoo writes it: ``500k``, ``2M``; ``?`` if its files do not say."""
+    """Return how long a run trained, as the Zoo writes it: ``500k``, ``2M``; ``?`` if its files do not contain it."""
     asked_for = in_force(run.read_yaml("config.yml"), run.read_yaml("args.yml")).get("n_timesteps")
     number = float(run.interruption[0] or asked_for or -1)
     if number < 0:

@@ -1,6 +1,6 @@
 """The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot`` and the others of `COMMANDS`, and ``run``.
 
-The modules of a command are imported when it is asked for: help and mistakes come at once.
+The modules of a command are imported when it runs, so that help and error messages are immediate.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def build_app(command: str | None = None, everything: bool = True) -> Any:
             app.add_typer(commands, name=group)
     for name in names:
         group, _, word = name.rpartition(" ")
-        if name == RUN:  # what follows the script belongs to the script, flags included
+        if name == RUN:  # the words after the script belong to the script, flags included
             own_words = {"allow_interspersed_args": False}
             app.command(RUN, context_settings=own_words, epilog=epilogue(RUN))(_run_command())
         elif command == "":
@@ -155,7 +155,7 @@ def _run_command() -> Callable[..., None]:
         """
         from polyak.compat.run import run as run_program
 
-        usual_signals()  # are the program's
+        usual_signals()  # the program gets Python's own handlers
         try:
             run_program(target, arguments or (), module, only or ())
         except (FileNotFoundError, RuntimeError, ValueError) as error:
@@ -195,7 +195,7 @@ def _version_option() -> Callable[..., None]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line on `argv` (``sys.argv[1:]`` by default) and exit.
 
-    Exit status: 0 when all went well, 2 for a mistake in what was asked (one line on stderr, no traceback unless the
+    Exit status: 0 when all went well, 2 for a mistake in the command (one line on stderr, no traceback unless the
     environment variable ``POLYAK_TRACEBACK`` is set), 3 for a training that failed and saved what it had learned, 1 for
     any other failure while running.
     """

@@ -28,4 +28,4 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "env": environments,
     "envs": environments,
 }
-"""By the names of the options' fields."""
+"""The completion functions, by the names of the options' fields."""

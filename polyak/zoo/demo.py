@@ -57,7 +57,7 @@ def demo(options: DemoOptions) -> float:
 
     folder = writable_folder("--output", options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    for old in [*folder.glob("*.monitor.csv"), folder / "evaluations.npz"]:  # would be drawn into this one's curve
+    for old in [*folder.glob("*.monitor.csv"), folder / "evaluations.npz"]:  # they would be drawn into the new curve
         old.unlink(missing_ok=True)
     algorithm = find_algorithm("ppo")
     settings = load_settings(algorithm, "ppo", ENV_ID)
@@ -98,7 +98,7 @@ def _train(
 ) -> tuple[Any, BaseException | None]:
     """Train until an evaluation of ten episodes reaches 500 (or to the cap); the progress bar counts to the cap.
 
-    Returns the model, and what ended training before that.
+    Returns the model, and the exception that ended training early, or None.
     """
     from polyak.callbacks.evaluating import EvalCallback
     from polyak.callbacks.stopping import StopTrainingOnRewardThreshold
@@ -126,7 +126,7 @@ def _train(
 
 
 def _evaluate(model: Any, seed: int) -> EvaluationResult:
-    """Play fresh, deterministic episodes, none of which training or its evaluations have seen."""
+    """Play new, deterministic episodes, which neither training nor its evaluations have used."""
     from polyak.envs import make_vec_env
     from polyak.evaluation.in_environments import evaluate
 

@@ -29,7 +29,7 @@ class DoctorOptions(CommandOptions):
 
 
 def doctor(options: DoctorOptions) -> None:
-    """Print what `options` ask for."""
+    """Print the versions, choices and measurements that `options` select."""
     import torch
 
     from polyak.zoo.measurements import call_cost, matrix_speeds, memory_speed

@@ -129,7 +129,7 @@ def play(
 
 
 def frames_per_second(envs: VecEnv) -> float:
-    """The speed at which the environment says that its images follow each other (30 if it does not say)."""
+    """Return the frame rate in the environment's metadata; 30 if it has none."""
     metadata = getattr(envs, "metadata", None) or {}
     return float(metadata.get("render_fps") or 30)
 

@@ -37,8 +37,8 @@ def make_envs(
     """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked.
 
     `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy, whose names count from
-    `start_index`; `append` continues those that are there. They are not normalised, unless `normalize` does it,
-    beneath the stack of frames: there the Zoo's statistics belong.
+    `start_index`; `append` continues existing ones. The environments are not normalised, unless `normalize` does it,
+    beneath the stack of frames, where the Zoo's statistics belong.
     """
     from polyak.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, as_vec_env, make_vec_env
 
@@ -77,7 +77,7 @@ def _successes(name: str) -> dict[str, Any]:
 def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict[str, Any]) -> list[str]:
     """Make one environment of the user's own, wrapped as the settings say, and check that it can be trained in.
 
-    Returns what `check_env` advises, in sentences. Raises ZooError with what is wrong and where, if the environment's
+    Returns the advice of `check_env`, in sentences. Raises ZooError with the error and its place, if the environment's
     own code raised it.
     """
     from gymnasium.envs.registration import load_env_creator
@@ -107,8 +107,8 @@ def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict
 def normalized(envs: VecEnv, settings: Settings) -> VecEnv:
     """Put VecNormalize around `envs`, unless they are normalised.
 
-    It is the outermost wrapper, as when a saved model brings its own statistics. In files of Stable-Baselines3's it
-    lies beneath the stack of frames, as the Zoo has it: see `make_envs`.
+    It is the outermost wrapper, as when a saved model brings its own statistics. For files of Stable-Baselines3 it is
+    beneath the stack of frames, as in the Zoo: see `make_envs`.
     """
     from polyak.envs import VecNormalize, unwrap_vec_normalize
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NOTHING_SAVED = 1
-"""Exit status of a command that failed while running and left nothing of what it had learned."""
+"""Exit status of a command that failed while running and saved nothing that it had learned."""
 SAVED = 3
-"""Exit status of a training that failed and saved what it had learned."""
+"""Exit status of a training that failed and saved its model."""
 
 _MOST_FRAMES = 20
-"""Of a long traceback the innermost frames are shown: there is the line of the environment, or callback, at fault."""
+"""Number of innermost frames of a long traceback that are shown: they contain the faulty line of the environment or
+callback."""
 
 
 class ZooError(Exception):
@@ -23,7 +24,7 @@ class ZooError(Exception):
 
 
 class TrainingFailed(Exception):
-    """Training, or saving what was learned, failed.
+    """Training, or saving its results, failed.
 
     Attributes:
         cause: the error.
@@ -43,10 +44,10 @@ def in_one_line(error: BaseException) -> str:
 
 
 def readable(error: BaseException) -> str:
-    """Return the traceback of an error as text, in which the message of what began it all comes once.
+    """Return the traceback of an error as text, in which the message of the original error occurs once.
 
-    Where an error repeats the message of the one that it came from, the traceback continues to the first line at fault;
-    one from another process holds that traceback in its message.
+    If an error repeats the message of its cause, the traceback continues to the first faulty line; an error from
+    another process holds that traceback in its message.
     """
     frames, origin = traceback.extract_tb(error.__traceback__), error
     while (before := _origin(origin)) is not None and str(before) and str(origin).startswith(str(before)):
@@ -69,7 +70,7 @@ def _origin(error: BaseException) -> BaseException | None:
 
 @contextmanager
 def usage_errors(doing: str) -> Iterator[None]:
-    """Convert an exception raised while `doing` what the user asked to a `ZooError` with the same message.
+    """Convert an exception raised while `doing` something for the user to a `ZooError` with the same message.
 
     Meant for construction only, where a wrong value and a wrong name are the causes: an exception in the middle of
     training is a bug of ours or of the environment's and keeps its traceback.
@@ -90,7 +91,7 @@ def usage_errors(doing: str) -> Iterator[None]:
 
 
 def _missing_extra(reason: str) -> str:
-    """Name the extra of polyak that brings the simulator which gymnasium says is missing."""
+    """Name the extra of polyak that installs the simulator which gymnasium reports as missing."""
     if "polyak[" in reason:
         return ""
     lower = reason.lower()

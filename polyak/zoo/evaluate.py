@@ -37,14 +37,14 @@ class EvaluateOptions(AgentOptions):
 
 
 def evaluate(options: EvaluateOptions) -> EvaluationResult:
-    """Play the episodes that `options` ask for, print what came out and return it.
+    """Play the episodes that `options` specify, print the result and return it.
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
     if not 0 < options.confidence < 1:
         raise ZooError(f"--confidence must lie between 0 and 1, got {options.confidence}.")
     with ExitStack() as stack:
-        if options.output == "json":  # what agents and environments print goes elsewhere
+        if options.output == "json":  # the output of agents and environments goes to stderr
             stack.enter_context(redirect_stdout(sys.stderr))
         agent = SavedAgent(options)
         from polyak.evaluation import in_environments as evaluation

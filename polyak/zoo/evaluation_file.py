@@ -13,7 +13,7 @@ from polyak.envs.reading import npz
 
 EVALUATIONS_NPZ = "evaluations.npz"
 MOST_NUMBERS = 2**22
-"""In the arrays of one file that are read: a million evaluations of four episodes."""
+"""Largest number of entries in the arrays of one file that are read: a million evaluations of four episodes."""
 MOST_STEPS = 1e15
 _STEPS = "timesteps"
 
@@ -21,7 +21,7 @@ _STEPS = "timesteps"
 class EvaluationFile(NamedTuple):
     """One run's evaluations.
 
-    Fields: ``steps`` [n], rising; ``tables`` [n, episodes] by key; ``keys`` all that the file has, read or not.
+    Fields: ``steps`` [n], rising; ``tables`` [n, episodes] by key; ``keys`` all keys of the file, read or not.
     """
 
     steps: np.ndarray

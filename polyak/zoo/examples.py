@@ -59,11 +59,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "data convert": ("polyak data convert random.npz random.parquet",),
     "run": ("polyak run train.py --its-own-flag 3", "polyak run -m package.module", "polyak run notebook.ipynb"),
 }
-"""By the names of the commands; those of `polyak train` are one for each panel of its options."""
+"""Examples by the name of the command; those of `polyak train` are one for each panel of its options."""
 
 
 def epilogue(command: str, everything: bool = True) -> str:
-    """Return what ends the help of a command: its examples, a line each; or one of them and how to see `everything`."""
+    """Return the end of a command's help: its examples, a line each; or one of them and the flag that shows
+    `everything`."""
     lines = EXAMPLES[command]
     if not everything:
         return f"Example: {lines[0]}\n\nAll options: polyak {command} --help-all"

@@ -39,7 +39,7 @@ class ExportOptions(ModelOptions):
 
 
 def export(options: ExportOptions) -> dict[str, Any]:
-    """Write the file that `options` ask for, print what goes in and out, and return its description.
+    """Write the file that `options` specify, print its inputs and outputs, and return its description.
 
     Raises ZooError when the run or the model does not exist, or cannot be exported.
     """

@@ -21,12 +21,13 @@ class GalleryOptions(CommandOptions):
 
 
 def agents() -> list[dict[str, Any]]:
-    """What `polyak evaluate -o json` printed of each: ``algo``, ``env``, ``training_steps``, ``mean_return``, ..."""
+    """Return the output of `polyak evaluate -o json` for each agent: ``algo``, ``env``, ``training_steps``,
+    ``mean_return``, ..."""
     return [json.loads(score.read_text("utf-8")) for score in sorted(AGENTS.glob("*/*/score.json"))]
 
 
 def gallery(options: GalleryOptions) -> None:
-    """Print what there is."""
+    """Print the pretrained agents."""
     rows = agents()
     if options.output == "json":
         print(json.dumps(rows, indent=1))

@@ -18,7 +18,7 @@ from polyak.zoo.output import note
 TO_NEXT_STEP = 5.0
 """Seconds that a training gets to reach its next step, where it can be saved exactly."""
 PATIENCE = 600.0
-"""Seconds that a process whose parent has gone gets to save what it learned."""
+"""Seconds that a process has for saving its results after its parent has exited."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -26,13 +26,13 @@ class Terminated(KeyboardInterrupt):
 
 
 class Stops:
-    """Handling of signals that ask a program to stop.
+    """Handling of signals that request a program to stop.
 
     The first raises KeyboardInterrupt (Ctrl-C) or :class:`Terminated`. While the program saves, a second one only
     prints a message, so that a second Ctrl-C, or a scheduler that signals twice, loses nothing. A third one raises.
 
     Attributes:
-        asked: after :meth:`wait_for_step`, what the first signal would have raised; None before one comes.
+        asked: after :meth:`wait_for_step`, the exception that the first signal would have raised; None before it.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Stops:
         self.asked: KeyboardInterrupt | None = None
 
     def wait_for_step(self) -> None:
-        """From now on the first signal is only noted: a callback asks for it at the next step, and stops there.
+        """Only record the first signal from now on: a callback reads it at the next step, and stops there.
 
-        If the program does not do so within `TO_NEXT_STEP` seconds, the signal comes again, and raises.
+        If the program does not do so within `TO_NEXT_STEP` seconds, the signal is sent again, and raises.
         """
         self._waits = True
 
@@ -65,7 +65,7 @@ class Stops:
             return
         forgiven, self._forgives = self._forgives, not self._forgives
         if forgiven:
-            with suppress(RuntimeError):  # the signal came in the middle of a line for stderr
+            with suppress(RuntimeError):  # the signal arrived in the middle of a line for stderr
                 note("already stopping. One more signal ends the program at once, and what is not saved yet is lost.")
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -74,8 +74,8 @@ class Stops:
 
 
 def _usual() -> dict[int, Any]:
-    """The signals that ask a program to stop, with Python's handlers of them; none in other threads than the main one,
-    which alone receives signals."""
+    """Return the signals that request a program to stop, with Python's handlers of them; none in other threads than the
+    main one, which alone receives signals."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -86,7 +86,7 @@ def _usual() -> dict[int, Any]:
 
 def _leave(number: int, frame: Any) -> None:
     """The handler of a program in which nothing has begun: modules are imported, where an exception may get lost."""
-    with suppress(Exception):  # the signal came in the middle of a line, or the terminal is gone
+    with suppress(Exception):  # the signal arrived in the middle of a line, or the terminal is closed
         note(f"interrupted by {signal.Signals(number).name} before anything had begun.")
         sys.stdout.flush()
     os._exit(128 + number)
@@ -111,7 +111,7 @@ def usual_signals() -> None:
 
 @contextmanager
 def answered_signals() -> Iterator[Stops]:
-    """Within the block, Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
+    """Within the block, Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that is closed) are handled by :class:`Stops`.
 
     Within another such block, the :class:`Stops` are that one's. Only the main thread receives signals: in other
     threads, and where a program ignores a signal or has a handler of its own, nothing changes.
@@ -144,15 +144,15 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def status_of(interrupt: KeyboardInterrupt) -> int:
-    """Exit status of a program that was asked to stop: 128 and the number of the signal."""
+    """Return the exit status of a program that was stopped by a signal: 128 plus the number of the signal."""
     number = interrupt.args[0] if isinstance(interrupt, Terminated) and interrupt.args else None
     return 128 + (number or (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT))
 
 
 def stop_with_the_parent() -> None:
-    """Act as on SIGTERM when standard input closes, whose other end the parent process holds.
+    """Act as on SIGTERM when standard input, whose other end the parent process holds, closes.
 
-    A program that does not end by it within `PATIENCE` seconds is ended.
+    A program that is still running after `PATIENCE` seconds is ended.
     """
 
     def watch() -> None:
@@ -172,9 +172,9 @@ def stop_with_the_parent() -> None:
 
 
 def wait_for_the_parents_end() -> None:
-    """Return when standard input has closed; what is written to it is thrown away."""
+    """Return when standard input has closed; discard its content."""
     try:
-        while os.read(sys.stdin.fileno(), 4096):  # not through sys.stdin, whose lock a waiting thread would hold
+        while os.read(sys.stdin.fileno(), 4096):  # not by sys.stdin, whose lock a waiting thread would hold
             pass
     except OSError:
         pass

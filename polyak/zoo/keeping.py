@@ -30,13 +30,13 @@ class Kept:
         return MODEL not in self.lost
 
     def reasons(self) -> str:
-        """The parts that could not be saved, and why; empty if there are none."""
+        """The parts that could not be saved, with their errors; empty if there are none."""
         why = [f"the {part} could not be saved: {in_one_line(error)}" for part, error in self.lost.items()]
         return "; ".join(why)
 
 
 def learned(learn: Callable[[], Any]) -> BaseException | None:
-    """Train, and return what ended it early: an error, Ctrl-C or ``sys.exit()``; else None."""
+    """Train, and return the exception that ended it early: an error, Ctrl-C or ``sys.exit()``; else None."""
     try:
         learn()
     except BaseException as error:
@@ -56,7 +56,7 @@ def keep(parts: Mapping[str, Callable[[], Any]]) -> Kept:
             save_it()
         except Exception as error:
             kept.lost[part] = error
-        except KeyboardInterrupt as interrupt:  # asked for once more: nothing else is begun
+        except KeyboardInterrupt as interrupt:  # a further signal: no other part is begun
             kept.lost |= dict.fromkeys(list(parts)[list(parts).index(part) :], interrupt)
             break
     return kept
@@ -78,11 +78,11 @@ def save_sound(model: Any, path: Path, file_format: str) -> None:
 def conclusion(
     ended: BaseException | None, kept: Kept, steps: int, model: Path, note_file: Path | None = None
 ) -> SystemExit | TrainingFailed | None:
-    """The exception that ends a command after training and saving; None if both succeeded.
+    """Return the exception that ends a command after training and saving; None if both succeeded.
 
     Args:
-        ended: what ended training early.
-        kept: what came of saving.
+        ended: the exception that ended training early.
+        kept: the result of saving.
         steps: environment steps made.
         model: the file of the model. Where it could not be written, other models in its folder are named.
         note_file: file of the error, for later readers of the folder.

@@ -1,4 +1,4 @@
-"""Links in run folders: a folder that came from elsewhere may not lead to other files of this machine."""
+"""Links in run folders: a foreign folder must not lead to other files of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from polyak.zoo.errors import ZooError
 
 
 def inside(path: Path, folder: Path) -> bool:
-    """Whether `path` lies in `folder` when all links below the folder are followed; the folder may be a link itself."""
+    """Whether `path` is in `folder` when all links below the folder are followed; the folder may be a link itself."""
     try:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # links that lead in a circle
@@ -16,7 +16,7 @@ def inside(path: Path, folder: Path) -> bool:
 
 
 def check_inside(path: Path, folder: Path) -> None:
-    """Raise ZooError if `path`, a file of the run `folder`, is a link to somewhere else, or lies behind one."""
+    """Raise ZooError if `path`, a file of the run `folder`, is a link to another place, or is behind one."""
     if not inside(path, folder):
         raise ZooError(f"{path} is a link that leads out of {folder}: it is not read. Put a copy of the file there.")
 

@@ -22,7 +22,7 @@ class ListOptions(CommandOptions):
 
 
 def show(options: ListOptions) -> None:
-    """Print what `options` ask for."""
+    """Print the list that `options` select."""
     names = algorithm_names()
     if options.algo:
         find_algorithm(options.algo)
@@ -48,7 +48,7 @@ def show(options: ListOptions) -> None:
 
 
 def _summary(name: str) -> str:
-    """Say what an algorithm is, or why the package that offers it cannot be imported."""
+    """Return the summary of an algorithm, or the error of importing the package that offers it."""
     try:
         return summary(find_algorithm(name))
     except ZooError as error:

@@ -91,7 +91,7 @@ def parse_value(text: str) -> Any:
 def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, Any]:
     """Read ``key:value`` words, e.g. ``["gravity:-9.8", "name='moon'"]``, into a dict; errors name `flag`.
 
-    ``key=value`` is the same. What comes first in a word, colon or ``=``, ends the key.
+    ``key=value`` is the same. The first colon or ``=`` in a word ends the key.
     """
     return {key: parse_value(text) for key, text in split_pairs(pairs, flag).items()}
 

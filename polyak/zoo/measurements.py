@@ -43,7 +43,7 @@ def _products(size: int) -> dict[str, Callable[[], object]]:
 
 
 def memory_speed() -> Measurement:
-    """How fast a large array is copied."""
+    """Measure the speed of copying a large array."""
     source = torch.zeros(16_000_000)
     target = torch.empty_like(source)
     return Measurement("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")

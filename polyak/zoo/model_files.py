@@ -16,7 +16,7 @@ FORMATS = ("polyak", "sb3")
 
 
 def check_writable(model: Any, file_format: str) -> None:
-    """Raise ValueError, saying what is in the way, if `model` cannot be written in `file_format`; writes no file."""
+    """Raise ValueError with the reason if `model` cannot be written in `file_format`; writes no file."""
     if file_format == "sb3":
         if not hasattr(model, "save_sb3"):
             raise ValueError(f"{type(model).__name__} is unknown to Stable-Baselines3. Use --save-format polyak.")
@@ -29,7 +29,7 @@ def save(thing: Any, path: Path, file_format: str) -> None:
 
 
 def has_no_statistics(model: Path) -> bool:
-    """Say whether `model` is a file of Stable-Baselines3's: its normalisation statistics are in another file."""
+    """Return whether `model` is a file of Stable-Baselines3, whose normalisation statistics are in another file."""
     if not zipfile.is_zipfile(model):
         return False
     with zipfile.ZipFile(model) as archive:

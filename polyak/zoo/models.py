@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 _SMALLEST_SIDE = 36
-"""Of images that a CnnPolicy reads, in pixels."""
+"""Smallest side of images for a CnnPolicy, in pixels."""
 
 
 def fit_policy(algorithm: type[Any], settings: Settings, observation_space: spaces.Space) -> str:
-    """Choose the policy by the observation space where the settings leave it open.
+    """Choose the policy by the observation space if the settings leave it open.
 
-    MultiInputPolicy for a Dict (a Tuple is one by now), CnnPolicy for images of at least 36 x 36 pixels that are not
-    normalised, and otherwise what the settings have. Changes ``settings.policy`` and ``settings.raw`` in place and
-    returns a sentence about it, which is empty if nothing was to be done.
+    MultiInputPolicy for a Dict (Tuples have been converted to one), CnnPolicy for images of at least 36 x 36 pixels
+    that are not normalised, and otherwise the policy of the settings. Changes ``settings.policy`` and ``settings.raw``
+    in place and returns a sentence about it, which is empty without a change.
     """
     own_reader = "features_extractor_class" in settings.arguments.get("policy_kwargs", {})
     usual = isinstance(settings.policy, str) and settings.policy.startswith("Mlp")
@@ -58,7 +58,7 @@ def _kind_of_policy(settings: Settings, observation_space: spaces.Space) -> str:
 
 
 def new_model(algorithm: type[Any], settings: Settings, env: VecEnv | Dataset, **common: Any) -> Any:
-    """Build an untrained model: normalised environments and action noise as the settings say.
+    """Build an untrained model, with normalised environments and action noise if the settings have them.
 
     `common` are arguments of the constructor (seed, device, verbose, ...) that the settings may replace.
 

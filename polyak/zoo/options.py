@@ -29,8 +29,8 @@ def option(
 ) -> Any:
     """Declare a field of `CommandOptions` with the `flags` and the `help` text of the command line.
 
-    Without flags it is an argument, known by its place: ``polyak report LOGS``. Other values than the default are
-    refused below `at_least`, above `at_most`, at which no machine would end, and if they are none of the `choices`.
+    Without flags it is a positional argument: ``polyak report LOGS``. Values other than the default are refused below
+    `at_least`, above `at_most`, and if they are not among the `choices`.
     """
     metadata = {"flags": flags, "help": help, "at_least": at_least, "at_most": at_most, "choices": choices}
     if isinstance(default, list):
@@ -39,7 +39,7 @@ def option(
 
 
 class CommandOptions:
-    """The base of a command's options: dataclasses whose fields are :func:`option`; checked when they are made."""
+    """The base of a command's options: dataclasses whose fields are :func:`option`; checked at construction."""
 
     def __post_init__(self: Any) -> None:
         """Raise ZooError for a value that the declaration of an option does not allow."""
@@ -65,13 +65,13 @@ def default_of(item: Any) -> Any:
 
 
 def is_given(options: Any, name: str) -> bool:
-    """Say whether an option is not what it is by default."""
+    """Return whether an option differs from its default."""
     default = next(default_of(item) for item in fields(options) if item.name == name)
     return bool(getattr(options, name) != default)
 
 
 def has_more(options_class: type[Any]) -> bool:
-    """Say whether help shows a part of these options first: those of the first of their ``PANELS``."""
+    """Return whether help first shows a part of these options: the first of their ``PANELS``."""
     return hasattr(options_class, "PANELS")
 
 
@@ -95,9 +95,9 @@ def build_command(
         default = default_of(item)
         hint: Any = hints[item.name]
         metavar = None if item.metadata["flags"] else item.name.upper()
-        if get_origin(hint) is Sequence:  # typer knows repeated options as lists
+        if get_origin(hint) is Sequence:  # typer represents repeated options as lists
             hint, metavar = GenericAlias(list, get_args(hint)), "..."
-        # What -1 stands for is in the text.
+        # The meaning of -1 is in the text.
         how = {"help": item.metadata["help"], "show_default": default not in (None, [], "", -1)}
         how |= {"rich_help_panel": panels.get(item.name), "autocompletion": COMPLETIONS.get(item.name)}
         flags = item.metadata["flags"]
@@ -120,7 +120,7 @@ def build_command(
 
 
 def to_arguments(options: Any) -> list[str]:
-    """Return the words that make these `options` again on the command line; what is at its default is left out."""
+    """Return the words that give these `options` on the command line; options at their default are left out."""
     words: list[str] = []
     for item in fields(options):
         value = getattr(options, item.name)

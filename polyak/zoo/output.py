@@ -55,10 +55,10 @@ def _try_to_write(flag: str, path: str, folder: Path) -> None:
 
 @contextmanager
 def outlasting_the_reader(work: str) -> Iterator[None]:
-    """Continue when standard output cannot be written any more, and say so once on stderr.
+    """Continue when standard output cannot be written any more, with one message on stderr.
 
-    The reader has left, as in ``polyak train | head``, the terminal was closed, or the disk is full. `work` is what
-    continues, such as ``"training"``.
+    The reader has exited, as in ``polyak train | head``, the terminal was closed, or the disk is full. `work` names the
+    continuing work, such as ``"training"``.
     """
     if sys.stdout is None:  # closed before the program began: print writes nothing
         yield

@@ -44,7 +44,7 @@ class EnvFile:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The class's metadata if it declares ways to render; gymnasium asks with ``hasattr``."""
+        """The class's metadata if it declares render modes; gymnasium checks with ``hasattr``."""
         metadata = getattr(self.maker, "metadata", {})
         if not metadata.get("render_modes"):
             raise AttributeError(f"{self.name} declares no render modes")
@@ -52,12 +52,12 @@ class EnvFile:
 
     @property
     def source(self) -> str:
-        """How to write it on the command line: relative to the current folder if the file lies under it."""
+        """The name of this code on the command line: relative to the current folder if the file is under it."""
         return written(Path(self.path), self.name)
 
 
 def written(path: Path, name: str) -> str:
-    """Write ``file.py:NAME``, relative to the current folder if the file lies under it."""
+    """Return ``file.py:NAME``, relative to the current folder if the file is under it."""
     inside = path.is_relative_to(Path.cwd())
     return f"{path.relative_to(Path.cwd()) if inside else path}:{name}"
 
@@ -69,7 +69,7 @@ def find_env_file(text: str) -> EnvFile:
 
 
 def find_in_file(text: str, flag: str) -> tuple[Path, str]:
-    """Read ``file.py:NAME`` as `flag` has it, and load that file; gives its path, and the name of what it defines.
+    """Read ``file.py:NAME``, the value of `flag`, and load that file; returns its path and the name of the definition.
 
     Raises ZooError if there is no such file or name, or if its code raises.
     """
@@ -114,7 +114,8 @@ def make_importable(folder: Path) -> None:
 
 
 def import_module(name: str, role: str = "that should register environments") -> ModuleType:
-    """Import a module that is installed or lies in the current folder; ZooError, saying its `role`, if it cannot be."""
+    """Import a module that is installed or in the current folder; ZooError, naming its `role`, if it cannot be
+    imported."""
     make_importable(Path.cwd())
     try:
         return importlib.import_module(name)
@@ -130,7 +131,7 @@ def import_module(name: str, role: str = "that should register environments") ->
 
 
 def is_own_module(module: ModuleType) -> bool:
-    """Say whether a module lies under the current folder and is not installed."""
+    """Return whether a module is under the current folder and not installed."""
     file = Path(getattr(module, "__file__", None) or sys.prefix)
     return file.is_relative_to(Path.cwd()) and not file.is_relative_to(sys.prefix)
 
@@ -143,7 +144,8 @@ def file_of(maker: Any) -> str:
 
 @contextmanager
 def errors_of_own_code(doing: str, file: str) -> Iterator[None]:
-    """Convert any exception while `doing` something with the user's `file` to a `ZooError` that says what and where."""
+    """Convert any exception while `doing` something with the user's `file` to a `ZooError` that names the error and
+    line."""
     try:
         yield
     except ZooError:
@@ -153,10 +155,11 @@ def errors_of_own_code(doing: str, file: str) -> Iterator[None]:
 
 
 def _message(error: Exception, file: str | None = None) -> str:
-    """Say what an exception is, and in which line of `file` (of the code that raised it, if None) it came up."""
+    """Return a description of an exception, and the line of `file` (of the code that raised it, if None) where it was
+    raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = frames[-1:] if file is None else [frame for frame in frames if frame.filename == file]
-    if not own or isinstance(error, SyntaxError):  # the latter says where by itself
+    if not own or isinstance(error, SyntaxError):  # a SyntaxError names the line itself
         return f"{type(error).__name__}: {error}"
     return f"{type(error).__name__}: {error} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})"
 
@@ -166,7 +169,7 @@ def load_algorithm(text: str) -> type[Any]:
 
     Raises:
         ZooError: there is no such file, module or class; its code raises; it is not derived from an algorithm of
-            polyak; or it has the name of another, whose runs would be in the same folder.
+            polyak; or it has the name of another algorithm, whose runs would be in the same folder.
     """
     from polyak.algorithm import Algorithm
     from polyak.algorithms import names, registered_as

@@ -1,4 +1,4 @@
-"""Import paths of RL Baselines3 Zoo and Stable-Baselines3, as setting files have them, and what they are here."""
+"""Import paths of RL Baselines3 Zoo and Stable-Baselines3 in setting files, and their equivalents here."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NOT_HERE = {
 
 
 def our_path(path: str) -> str:
-    """Return the import path that stands for `path` here, which is `path` itself if it is no peer's.
+    """Return polyak's import path for `path`, which is `path` itself if it is of another package.
 
-    Raises ZooError for a class of a peer's that has no equal here.
+    Raises ZooError for a class without an equivalent here.
     """
     if path in _NOT_HERE:
         raise ZooError(f"{path} has no equal in polyak: {_NOT_HERE[path]}.")

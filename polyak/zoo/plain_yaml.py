@@ -1,7 +1,7 @@
 """Plain YAML: written without Python objects, read without running code.
 
 RL Baselines3 Zoo writes config.yml and args.yml with two tags of Python's, an ``OrderedDict`` of pairs and tuples.
-These are read as a dict and a tuple; any other tag is refused, since reading it would mean to call what it names.
+These are read as a dict and a tuple; any other tag is refused, since reading it would call the function that it names.
 A small file must not expand to a large one, by aliases or by nodes that contain themselves: `LONGEST`, `MOST_NODES` and
 `DEEPEST` are checked before the content is built.
 """
@@ -22,7 +22,7 @@ MOST_NODES = 10_000
 DEEPEST = 50
 """Most lists and mappings within each other."""
 MOST_DIGITS = 80
-"""Most characters of a whole number, whose value must fit into 64 bits."""
+"""Largest number of characters of a whole number; its value must also fit into 64 bits."""
 
 _YAML = "tag:yaml.org,2002:"
 _PYTHON = f"{_YAML}python/"
@@ -31,7 +31,7 @@ _PYTHON = f"{_YAML}python/"
 def read_yaml_file(path: Path, source: str = "") -> Any:
     """Return the content of the file `path`, at most `LONGEST` characters; see `read_yaml`. OSError if it is not there.
 
-    `source` is what messages call it, the path if it is empty.
+    `source` is its name in messages; the path if empty.
     """
     with path.open(encoding="utf-8", errors="replace") as file:
         return read_yaml(file.read(LONGEST + 1), source or str(path))
@@ -123,7 +123,8 @@ class _Measure:
 
     @contextmanager
     def one_more(self, event: Any) -> Iterator[None]:
-        """While one node is read, which begins with `event`; ZooError if there are too many, or it lies too deep."""
+        """While one node is read, which begins with `event`; ZooError if there are too many, or it is nested too
+        deeply."""
         self._read, self._depth = self._read + 1, self._depth + 1
         self._check_size(self._read, event)
         if self._depth > DEEPEST:
@@ -189,7 +190,7 @@ def plain(value: Any) -> Any:
 
 
 def _message(error: Exception) -> str:
-    """A YAML error in one line: what is wrong and where."""
+    """Return a YAML error in one line: the problem and its place."""
     mark = getattr(error, "problem_mark", None)
     where = f" (line {mark.line + 1})" if mark is not None else ""
     reason = getattr(error, "problem", None) or str(error) or type(error).__name__

@@ -57,7 +57,7 @@ def _search(options: PlayOptions, game: Game) -> Search:
 
 
 def _pretrained(options: PlayOptions) -> str:
-    """The file of the agent of the game that comes along."""
+    """Return the file of the game's pretrained agent."""
     if options.model:
         raise ZooError(f"--pretrained and --model {options.model!r} exclude each other. Give one of them.")
     found = AGENTS / "alphazero" / f"{options.game}_1" / f"{options.game}.zip"

@@ -15,7 +15,7 @@ from polyak.evaluation.off_policy.policy_actions import can_act
 from polyak.experience import Dataset
 
 UPDATES = 20_000
-"""Gradient steps of a fitted Q evaluation, unless others are asked for."""
+"""Default number of gradient steps of a fitted Q evaluation."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Ranking:
         return dict(self.rows)[name]
 
     def correlation(self, returns: Mapping[str, float]) -> float:
-        """Spearman's rank correlation with true returns, by name, as far as they are known."""
+        """Return Spearman's rank correlation with true returns, by name, over the agents whose returns are given."""
         known = [name for name in self.names if name in returns]
         return rank_correlation([self[name] for name in known], [returns[name] for name in known])
 

@@ -17,7 +17,7 @@ from polyak.zoo.output import writable_file
 
 
 def is_headless() -> bool:
-    """Say whether there is no screen to open a window on."""
+    """Return whether there is no screen for a window."""
     return sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -39,14 +39,14 @@ def check_path(path: str) -> Path:
 
 
 class Film:
-    """Writes images to a .gif or .mp4 file as they come; the file appears when the film is complete.
+    """Writes images to a .gif or .mp4 file; the file appears when the film is complete.
 
-    Used as a context; a film that an error cuts short leaves no file. A GIF shows at most 50 images a second, so
-    faster ones are thinned out. MP4 frames go to the file at once, those of a GIF are kept, one byte a pixel.
-    While ``caption`` is set, it stands in the upper left corner of the images.
+    Used as a context; a film that an error cuts short leaves no file. A GIF shows at most 50 images a second, so faster
+    ones are thinned out. MP4 frames go to the file at once, those of a GIF are kept, one byte a pixel. While
+    ``caption`` is set, it is drawn in the upper left corner of the images.
 
     Args:
-        path: the file; its suffix says which kind. Its folder is made if missing.
+        path: the file; its suffix determines the format. Its folder is made if missing.
         fps: images a second.
 
     Raises:
@@ -144,7 +144,7 @@ def _import_imageio(with_ffmpeg: bool) -> Any:
         raise ImportError("Recording needs imageio: pip install 'polyak[video]'.") from error
     if with_ffmpeg:
         try:
-            import imageio_ffmpeg  # noqa: F401  (imageio's own error does not say which extra brings it)
+            import imageio_ffmpeg  # noqa: F401 (imageio's own error does not name the extra)
         except ImportError as error:
             raise ImportError("Recording MP4 needs ffmpeg: pip install 'polyak[video]', or record a .gif.") from error
     return imageio

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 STANDARD_ENV = "CartPole-v1"
-"""Where commands train, unless another environment is given."""
+"""The environment in which commands train by default."""
 
 
 def algorithm_names() -> list[str]:
@@ -56,8 +56,8 @@ def check_algorithm(name: str) -> None:
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike), or the user's own.
 
-    That is written ``file.py:NAME`` or ``module:NAME``. Raises ZooError if there is none, or if the installed package
-    that offers it is broken.
+    The user's own is written ``file.py:NAME`` or ``module:NAME``. Raises ZooError if there is none, or if the installed
+    package that offers it is broken.
     """
     from polyak.algorithms import get
 
@@ -71,7 +71,7 @@ def find_algorithm(name: str) -> type[Any]:
 
 
 def is_registered(name: str) -> bool:
-    """Say whether `name` is in the registry, or a peer's name of one that is."""
+    """Return whether `name` is in the registry, or is a peer's name of a registered algorithm."""
     return canonical_name(name) in algorithm_names()
 
 
@@ -116,8 +116,8 @@ _MORE_WORDS, _MORE_VALUES = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR
 class Environment:
     """An environment that the user named.
 
-    Fields: ``name`` stands for it in the names of folders and in settings; ``spec`` is what gymnasium makes, in worker
-    processes too; ``source`` is the text that finds it again; ``is_own`` says whether it is the user's own code.
+    Fields: ``name`` is its name in folders and settings; ``spec`` is made by gymnasium, in worker processes too;
+    ``source`` is the text that finds it again; ``is_own`` is whether it is the user's own code.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Environment:
 
 
 def nameless(name: str) -> Environment:
-    """A placeholder for the environment of data that do not name theirs."""
+    """Return a placeholder for the environment of data without an environment's name."""
     from gymnasium.envs.registration import EnvSpec
 
     return Environment(name, EnvSpec("unknown-v0"), "")
@@ -147,7 +147,7 @@ def find_env(text: str, packages: Iterable[str] = (), author: ZooAuthor = USER, 
     """Find the environment that `text` names, importing `packages` and the usual providers first.
 
     `text` is a registered id; ``module:EnvId``, which imports the module as `gymnasium.make` does; or ``file.py:Name``,
-    a class or function in a file. Where it stands in a file, `source`, the file's `author` may name registered ids.
+    a class or function in a file. If it comes from a file, `source`, the file's `author` may name registered ids only.
 
     Raises ZooError naming the closest ids when there is none, and for code that the author may not name.
     """
@@ -175,9 +175,9 @@ def find_env(text: str, packages: Iterable[str] = (), author: ZooAuthor = USER, 
 
 
 def check_names(algo: str, env: str = "", packages: Iterable[str] = ()) -> None:
-    """Raise ZooError if there is no such algorithm or environment; PyTorch is not imported for it.
+    """Raise ZooError if there is no such algorithm or environment, without importing PyTorch.
 
-    An empty `env` stands for none. `packages` are imported first, as by `find_env`.
+    An empty `env` is not checked. `packages` are imported first, as by `find_env`.
     """
     check_algorithm(algo)
     if env:
@@ -185,5 +185,5 @@ def check_names(algo: str, env: str = "", packages: Iterable[str] = ()) -> None:
 
 
 def is_atari_id(env_id: str) -> bool:
-    """Say whether an environment id is one of the Arcade Learning Environment's."""
+    """Return whether an environment id belongs to the Arcade Learning Environment."""
     return env_id.startswith("ALE/") or "NoFrameskip-v" in env_id

@@ -32,9 +32,9 @@ class ReplayFaultOptions(CommandOptions):
 
 
 def replay_fault(options: ReplayFaultOptions) -> None:
-    """Train in a copy of the run's folder until the error comes again, and print where it came.
+    """Train in a copy of the run's folder until the error occurs again, and print where it occurred.
 
-    Raises ZooError if there is no such run, or it did not fail; exits with status 1 if another error comes, or none.
+    Raises ZooError if there is no such run, or it did not fail; exits with status 1 if another error occurs, or none.
     """
     folder = RunFolder.at(Path(options.folder))
     fault = folder.read_yaml(FAULT) if folder.path.is_dir() else {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FREE = ("resume", "verbose", "progress", "trust", "gym_packages", "device", "num_threads")
 """Options that a resumed run may be given otherwise."""
 _SENDS = ("address", "working_dir", "track")
-"""Options by which a folder would send something to others: the user says them again, or trusts the folder."""
+"""Options by which a folder would send data to others: the user gives them again, or trusts the folder."""
 _SIZES = ("n_runners", "n_replay_shards", "n_eval_envs")
 """Options that a folder of others may give within limits only."""
 _PATIENCE = 5.0
@@ -39,8 +39,8 @@ _PATIENCE = 5.0
 class Resumed:
     """A run that is resumed.
 
-    Fields: ``options`` those that it was begun with; ``env_kwargs`` what its environments are given besides the
-    settings; ``checkpoint`` the newest full one, None where the run was killed before the first.
+    Fields: ``options`` the options that it was begun with; ``env_kwargs`` further arguments of its environments;
+    ``checkpoint`` the newest full one, None if the run was killed before the first.
     """
 
     options: Any
@@ -94,13 +94,14 @@ class Resumed:
         return cls(whole, algorithm, environment, settings, folder, dataset, kwargs, checkpoint)
 
     def begin(self) -> None:
-        """The model is built: what the earlier program has left of an end goes."""
+        """Delete the earlier program's files about its end, once the model is built."""
         for path in (self.folder.final_model, *map(self.folder.settings_folder.joinpath, (ERROR, FAULT, INTERRUPTED))):
             path.unlink(missing_ok=True)
 
 
 def _as_begun(options: Any, arguments: dict[str, Any], author: ZooAuthor, source: str) -> Any:
-    """The options that a run was begun with, of those given now only what is free; ZooError for the others."""
+    """Return the options that a run was begun with, updated by those given now that may change; ZooError for the
+    others."""
     values: dict[str, Any] = {}
     for item in fields(options):
         name, default, now = item.name, default_of(item), getattr(options, item.name)
@@ -141,7 +142,7 @@ def _agree(name: str, now: Any, was: Any) -> bool:
     """Whether an option that is given again is the one that the run was begun with."""
     if name == "env_kwargs":
         return bool(parse_pairs(now, "--env-kwargs") == was)
-    if name in ("env", "algo"):  # one's own is named again, in whatever folder one stands
+    if name in ("env", "algo"):  # a user's own code may be given by another path
         short = env_name if name == "env" else algorithm_name
         return isinstance(was, str) and short(now).lower() == short(was).lower()
     return bool(now == was if not isinstance(was, list) else list(now) == was)
@@ -211,7 +212,7 @@ def _lock(file: Any) -> bool:
 
 
 def tidy(algorithm_folder: Path) -> None:
-    """Delete what killed processes have left half-written in runs of an algorithm; that of living ones stays."""
+    """Delete unfinished files of killed processes in runs of an algorithm; those of running ones stay."""
     for folder in (algorithm_folder, *algorithm_folder.glob("*/"), *algorithm_folder.glob("*/*/")):
         if folder.is_dir() and not folder.is_symlink():
             delete_left(folder)

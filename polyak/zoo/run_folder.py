@@ -10,6 +10,7 @@
     replay_buffer.pkl                    the replay buffer
     progress.csv                         what the logger wrote
     <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.pkl
+    <EnvId>/tensorboard.yml              which folder of TensorBoard's is the run's
     <EnvId>/interrupted.yml  error.txt  fault.yml   of a run that was stopped, or failed
 """
 
@@ -36,15 +37,17 @@ from polyak.zoo.registry import algorithm_name
 from polyak.zoo.sizes import MOST_STEPS
 
 ARGUMENTS = "args.yml"
-"""In the folder of settings: the options that a training was begun with. Locked for as long as it lives."""
+"""In the folder of settings: the options that a training was begun with. Locked while the training runs."""
 ERROR = "error.txt"
 """In the folder of settings: the error that ended a failed training."""
+EVENTS = "tensorboard.yml"
+"""In the folder of settings: TensorBoard's folder of a training, and what was in it before the first step."""
 FULL = "full"
 """Full checkpoints are called ``full_<steps>_steps.zip``, others ``rl_model_<steps>_steps.zip``."""
 FAULT = "fault.yml"
-"""In the folder of settings: the error and the steps after which it came, for ``polyak replay-fault``."""
+"""In the folder of settings: the error and the steps after which it occurred, for ``polyak replay-fault``."""
 INTERRUPTED = "interrupted.yml"
-"""In the folder of settings: the steps at which a signal stopped a training, and those that it was to have."""
+"""In the folder of settings: the steps at which a signal stopped a training, and its planned steps."""
 STILL_RUNNING = 300.0
 """A run that has not ended and wrote something in so many seconds is taken to be running."""
 _NAMED = 3
@@ -59,7 +62,7 @@ def file_name(env_id: str) -> str:
 
 
 def run_name(folder: Path) -> str | None:
-    """Return the environment, as it is used in file names, whose run `folder` is; None if it is no run's folder."""
+    """Return the environment of a run's folder, as in file names; None if it is no run's folder."""
     match = _RUN.fullmatch(folder.name)
     return match.group(1) if match else None
 
@@ -81,9 +84,9 @@ def runs_found(logs: Path) -> dict[str, dict[str, int]]:
 
 
 def listing(logs: Sequence[Path], algos: Sequence[str] = ()) -> str:
-    """Say which runs there are under the folders `logs`: a line for each algorithm, or for each of `algos`.
+    """Return a list of the runs under the folders `logs`: a line for each algorithm, or for each of `algos`.
 
-    If none of these has any, a line says so, naming the closest that do, and all others follow.
+    If none of these has any, a line names the closest algorithms that do, and all others follow.
     """
     found = {(folder, algo): envs for folder in logs for algo, envs in runs_found(folder).items()}
     if not found:
@@ -101,9 +104,9 @@ def listing(logs: Sequence[Path], algos: Sequence[str] = ()) -> str:
 
 
 class State(NamedTuple):
-    """How a run stands.
+    """The state of a run.
 
-    Fields: ``name``: running, finished, failed or interrupted; ``description``: the same as what the run did.
+    Fields: ``name``: running, finished, failed or interrupted; ``description``: the same as a predicate of the run.
     """
 
     name: str
@@ -118,7 +121,7 @@ class RunFolder:
     """The files of one run.
 
     Fields: ``path`` the run's folder; ``env_id`` the environment's id as given to gymnasium; ``new`` the folders above
-    it that were made for it, the innermost first; ``choice`` what to say of a run that was chosen from several.
+    it that were made for it, the innermost first; ``choice`` the message about a run that was chosen from several.
     """
 
     path: Path
@@ -156,18 +159,18 @@ class RunFolder:
 
     @classmethod
     def find(cls, logs: Path, algo: str, env_id: str, number: int = 0, *, finished: bool = True) -> RunFolder:
-        """Find a run; its ``choice`` says which it is and why.
+        """Find a run; its ``choice`` explains which run was chosen.
 
         Args:
             logs: the folder of logs.
-            algo: as it was given to train.
+            algo: the algorithm, as given to train.
             env_id: the environment's id as given to gymnasium.
-            number: of the run. 0: the latest that finished; where none has, the latest with a model, or just the
+            number: number of the run. 0: the latest that finished; if none has, the latest with a model, or else the
                 latest. -1: ``<logs>/<algo>`` itself.
-            finished: False makes 0 the latest, in whatever state.
+            finished: False makes 0 the latest, in any state.
 
         Raises:
-            ZooError: there is no such run; the message says which there are.
+            ZooError: there is no such run; the message lists the runs.
         """
         parent = logs / algorithm_name(algo).lower()
         if number == -1:
@@ -186,7 +189,7 @@ class RunFolder:
 
     @classmethod
     def _latest(cls, runs: dict[int, Path], whose: str, env_id: str, finished: bool) -> RunFolder:
-        """Choose the latest of `runs`, or the latest that `finished`, and say why."""
+        """Choose the latest of `runs`, or the latest that `finished`, with a message about the choice."""
         latest_first = {number: cls(runs[number], env_id) for number in sorted(runs, reverse=True)}
         whole = (number for number, run in latest_first.items() if run.state == FINISHED)
         with_model = (number for number, run in latest_first.items() if run.final_model.is_file())
@@ -207,7 +210,7 @@ class RunFolder:
 
     @property
     def state(self) -> State:
-        """How the run stands. Ended without a final model, as by SIGKILL, it was interrupted, too."""
+        """The state of the run. If it ended without a final model, as by SIGKILL, it is interrupted, too."""
         if (self.settings_folder / ERROR).is_file():
             return State("failed", "failed with an error")
         if (self.settings_folder / INTERRUPTED).is_file():
@@ -221,7 +224,7 @@ class RunFolder:
 
     @property
     def interruption(self) -> tuple[int, int]:
-        """The steps at which a signal stopped the training, and those that it was to have; 0 where no file says so."""
+        """The steps at which a signal stopped the training, and its planned steps; 0 without a file."""
         with suppress(ZooError):
             found = [self.read_yaml(INTERRUPTED).get(key) for key in ("steps", "of")]
             steps, of = (number if isinstance(number, int) and 0 <= number <= MOST_STEPS else 0 for number in found)
@@ -230,7 +233,7 @@ class RunFolder:
 
     def write_interruption(self, steps: int, of: int) -> None:
         """Note that a signal stopped the training after `steps` of these steps, before its model looks finished."""
-        with suppress(OSError):  # the disk may be full; what else is lost by it is said when the model is saved
+        with suppress(OSError):  # the disk may be full; other losses are reported when the model is saved
             self.write_yaml(INTERRUPTED, {"steps": steps, "of": of})
 
     def write_fault(self, error: BaseException, steps: int) -> None:
@@ -240,11 +243,11 @@ class RunFolder:
             self.write_yaml(FAULT, fault)
 
     def _last_change(self) -> float:
-        """When something was written that a training writes, in seconds since 1970."""
+        """Return the time of the last write by a training, in seconds since 1970."""
         files = (path for kind in ("*.csv", "*.npz", "*.zip", "*/*.yml", "*/*.txt") for path in self.path.glob(kind))
         newest = 0.0
         for path in files:
-            with suppress(OSError):  # gone, or not ours to see
+            with suppress(OSError):  # gone, or without permission
                 newest = max(newest, path.stat().st_mtime)
         return newest
 
@@ -292,7 +295,8 @@ class RunFolder:
         return found if found is not None and found.is_file() else None
 
     def _beside_checkpoint(self, model: Path, kind: str) -> Path | None:
-        """Where a checkpoint, of any prefix, has its replay buffer or statistics; None if `model` is no checkpoint."""
+        """Return the path of a checkpoint's replay buffer or statistics, for any prefix; None if `model` is no
+        checkpoint."""
         match = None if model.name == self.final_model.name else _SAVED_AT.fullmatch(model.name)
         return self.path / f"{match.group(1)}_{kind}_{match.group(2)}_steps.pkl" if match else None
 
@@ -302,7 +306,7 @@ class RunFolder:
         return dict(sorted((int(match[2]), path) for match, path in matches if match and match[1] == prefix))
 
     def model(self, *, best: bool = False, checkpoint: int | None = None, last_checkpoint: bool = False) -> Path:
-        """Return the wanted model file; ZooError naming the files that exist if it is missing."""
+        """Return the selected model file; a ZooError lists the existing files if it is missing."""
         if checkpoint is not None or last_checkpoint:
             found = self.checkpoints()
             steps = max(found, default=0) if checkpoint is None else checkpoint

@@ -2,7 +2,7 @@
 
 ::
 
-    progress.csv                  every value that is logged: losses, speed, where the time goes
+    progress.csv                  every value that is logged: losses, speed, time split
     <EnvId>/warnings.txt          warnings given during the run, one a line
     <EnvId>/system.yml            the machine and the versions
 """
@@ -33,7 +33,7 @@ def taking_notes(folder: RunFolder) -> Iterator[None]:
 
     Warnings are shown as before. Those that Python's filters hold back are not written either.
     """
-    with suppress(OSError):  # a run that cannot write here says so when it writes its settings
+    with suppress(OSError):  # if a run cannot write here, writing its settings reports that
         folder.write_yaml(SYSTEM, machine())
     shown, path = warnings.showwarning, folder.settings_folder / WARNINGS
 
@@ -73,12 +73,12 @@ class SinkCallback(BaseCallback):
 
 
 class ProgressFile(SinkCallback):
-    """Adds ``progress.csv`` to what the model's logger writes, for as long as it trains.
+    """Adds ``progress.csv`` to the outputs of the model's logger while it trains.
 
-    Its first row is of the beginning, so that a run that is killed before its first table has one as well.
+    Its first row describes the beginning, so that a run that is killed before its first table has a row, too.
 
     Args:
-        folder: where the file goes; one that is there is overwritten.
+        folder: folder of the file; an existing file is overwritten.
         append: continue it instead.
     """
 
@@ -100,7 +100,7 @@ class ProgressFile(SinkCallback):
 
 
 def machine() -> dict[str, str]:
-    """Return the versions of what matters to a model, the processor and the GPU; names to plain text."""
+    """Return the versions of the libraries, the processor and the GPU, by name, as plain text."""
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"

@@ -1,4 +1,4 @@
-"""One training of ``polyak train --seeds`` in a process of its own: it stops, and saves, when its parent has gone.
+"""One training of ``polyak train --seeds`` in a process of its own: it stops, and saves, when its parent has exited.
 
 Started by `polyak.zoo.seeds`, which holds the other end of standard input. Arguments are those of ``polyak``.
 """

@@ -21,7 +21,7 @@ from polyak.zoo.sizes import MOST_SEEDS
 
 
 def parse_seeds(words: Sequence[str]) -> list[int]:
-    """Read ``["0..3", "7"]`` as [0, 1, 2, 3, 7]; ZooError if a word is no seed, or a seed comes twice."""
+    """Read ``["0..3", "7"]`` as [0, 1, 2, 3, 7]; ZooError if a word is no seed, or a seed occurs twice."""
     seeds: list[int] = []
     for word in words:
         match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", word)
@@ -45,11 +45,10 @@ def number_of_processes(wanted: int, n_seeds: int) -> int:
 def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) -> int:
     """Run ``polyak train <arguments> --seed <seed>`` for each seed, `processes` at a time.
 
-    What they print appears with the seed in front. A training that fails does not stop the others; Ctrl-C lets those
-    that run save what they learned, and starts no more, and so do SIGTERM and the end of this process, however it
-    ends. Returns the exit status: 0 if all trainings ended well, 130 after Ctrl-C, 143 after SIGTERM; a line on stderr
-    names the seeds that failed, of which `SAVED` says that each has saved what it learned, `NOTHING_SAVED` that not all
-    have.
+    Their output is printed with the seed in front. A training that fails does not stop the others; Ctrl-C, SIGTERM and
+    the end of this process let running trainings save their models, and start no more. Returns the exit status: 0 if
+    all trainings ended well, 130 after Ctrl-C, 143 after SIGTERM; a line on stderr names the seeds that failed; the
+    status is then `SAVED` if each of them has saved its model, else `NOTHING_SAVED`.
     """
     trainings, stopped = _Trainings(arguments, processes), 0
     with ThreadPoolExecutor(processes) as pool:
@@ -118,8 +117,8 @@ class _Trainings:
         return status
 
     def interrupt(self, interrupt: KeyboardInterrupt) -> None:
-        """Ask every program that runs to stop and save, and let no other begin."""
-        # SIGINT is ignored by what a shell's `&` has started, where Ctrl-C cannot have been pressed.
+        """Request every running program to stop and save, and start no other."""
+        # A program started by a shell's `&` ignores SIGINT, and cannot have received a Ctrl-C.
         number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
         with self._lock:
             self.is_interrupted = True

@@ -1,8 +1,8 @@
 """Tuned settings: those of an algorithm's card, one block per environment, checked against its constructor.
 
-A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
+A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, for the run: number of steps and
 environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo
-are read as they are. What a block may name and give is said in `untrusted`.
+are read as they are. `untrusted` decides what a block may contain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from polyak.zoo.registry import is_atari_id, parameter_names, registered_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
 from polyak.zoo.untrusted import OTHERS, USER, NamedClass, ZooAuthor, kind_of
 
-#: Keys that are not constructor parameters, and what they mean.
+#: Keys that are not constructor parameters, and their meanings.
 RUN_KEYS: dict[str, str] = {
     "n_timesteps": "environment steps to train for",
     "n_envs": "number of training environments",
@@ -54,10 +54,10 @@ _YAML = (".yml", ".yaml")
 class Settings:
     """How to train one algorithm on one environment.
 
-    ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
-    ``arguments`` goes to the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
-    are the user's words; ``policy_is_open`` says that none of them chose the policy for this environment; the
-    other fields are `RUN_KEYS`, interpreted.
+    ``raw`` is the content of the settings, as plain data (it becomes config.yml); ``source`` is its origin;
+    ``arguments`` are for the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
+    the user typed; ``policy_is_open`` is whether none of them chose the policy for this environment; the other fields
+    are `RUN_KEYS`, interpreted.
     """
 
     raw: dict[str, Any]
@@ -131,12 +131,12 @@ def load_settings(
 ) -> Settings:
     """Find the block of `env_id` in the settings of `algo` (or in `conf_file`), apply `overrides`, check and read it.
 
-    A block is looked for by exact id, then ``atari`` for Atari games, then the same environment in another version,
-    then ``default``. `overrides` are the user's own words. So is Python code that `conf_file` names; a YAML file may
-    have come from others and names what `untrusted` allows, `packages` included, unless `trust` is set.
+    A block is found by exact id, then ``atari`` for Atari games, then the same environment in another version, then
+    ``default``. `overrides` were typed by the user, and are trusted. So is Python code that `conf_file` names; a YAML
+    file may have come from others and may name what `untrusted` allows, including `packages`, unless `trust` is set.
 
     Raises:
-        ZooError: unknown keys, with the closest valid ones; wrong values; names that are not there or not allowed.
+        ZooError: unknown keys, with the closest valid ones; wrong values; names that are missing or not allowed.
     """
     blocks, source = read_conf_file(conf_file) if conf_file else tuned_blocks(algorithm)
     key = _choose_block(blocks, env_id, source)
@@ -152,7 +152,7 @@ def load_settings(
 
 
 def tuned_blocks(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the blocks of an algorithm's card, and a name for where they came from; without any, its defaults alone.
+    """Return the blocks of an algorithm's card, and a name for their origin; without any, its defaults alone.
 
     Raises ZooError if the file that the card names is not there, or holds no blocks.
     """
@@ -173,7 +173,7 @@ def tuned_blocks(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
 def _taken(
     algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, overrides: dict[str, Any]
 ) -> dict[str, Any]:
-    """Leave out what was tuned for the algorithm that one of the user's own derives from, and it does not take."""
+    """Leave out settings that were tuned for the base class of a user's algorithm, but are not its arguments."""
     if "card" in vars(algorithm):
         return raw
     known = {*parameter_names(algorithm), *RUN_KEYS}
@@ -184,7 +184,7 @@ def _taken(
 
 
 def read_conf_file(conf_file: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return all blocks of `conf_file`, and a name for where they came from.
+    """Return all blocks of `conf_file`, and a name for their origin.
 
     It is a YAML file, or Python code that the user names: a ``.py`` file or a module (``my.settings``) with a dict
     called ``hyperparams``, which is run. Raises ZooError if there is none, or it does not hold blocks.
@@ -244,8 +244,8 @@ def interpret(
 ) -> Settings:
     """Check the keys of `raw` against `algorithm`'s constructor and turn its values into objects; imports no name.
 
-    `author` wrote the settings, except the keys in `typed`: the user's words. Raises ZooError for unknown keys, wrong
-    values, and names and arguments that the author may not write; it has the `source` of what others wrote.
+    `author` wrote the settings, except the keys in `typed`, which the user typed. Raises ZooError for unknown keys,
+    wrong values, and names and arguments that the author may not use; it names the `source` of others' settings.
     """
     try:
         return _interpreted(algorithm, algo, raw, source, author, typed)
@@ -296,7 +296,8 @@ def _interpreted(
 
 
 def _check_together(settings: Settings, authors: Mapping[str, ZooAuthor]) -> None:
-    """Refuse what is too much only together: a thousand environments, of a thousand frames, of large images."""
+    """Refuse settings that are too large only in combination: a thousand environments, of a thousand frames, of large
+    images."""
     given = {key: getattr(settings, key) for key in ("n_envs", "frame_stack") if not authors[key].is_trusted}
     wrappers = [named for named in (*settings.env_wrapper, *settings.vec_env_wrapper) if not named.author.is_trusted]
     made = math.prod([*filter(None, given.values()), *(n for named in wrappers for n in numbers_in(named.kwargs))])
@@ -310,9 +311,9 @@ def _check_together(settings: Settings, authors: Mapping[str, ZooAuthor]) -> Non
 
 
 def fit_batch(settings: Settings) -> str:
-    """Take all of a rollout as one minibatch where `settings` ask for a larger one, as the Zoo does for some tasks.
+    """Reduce ``batch_size`` to a whole rollout if `settings` have a larger one, as the Zoo has for some tasks.
 
-    Changes ``settings.arguments`` in place and returns a sentence about it, which is empty if nothing was to be done.
+    Changes ``settings.arguments`` in place and returns a sentence about it, which is empty without a change.
     """
     batch, steps = settings.arguments.get("batch_size"), settings.arguments.get("n_steps")
     if not isinstance(batch, int) or not isinstance(steps, int) or batch <= steps * settings.n_envs:
@@ -382,7 +383,7 @@ def _mapping(key: str, value: Any) -> dict[str, Any]:
 
 
 def _named(key: str, value: Any, source: str, author: ZooAuthor) -> list[NamedClass]:
-    """Read ``path``, ``{path: kwargs}`` or a list of these, and check what is named."""
+    """Read ``path``, ``{path: kwargs}`` or a list of these, and check the named classes."""
     specs: list[NamedClass] = []
     for item in value if isinstance(value, list | tuple) else [value] if value else []:
         path, kwargs = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, None)

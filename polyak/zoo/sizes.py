@@ -34,7 +34,7 @@ def whole_number(name: str, value: Any, at_most: int) -> int:
 
 @contextmanager
 def small_networks(source: str) -> Iterator[None]:
-    """Refuse, while it lasts, to make networks of more than `MOST_WEIGHTS` weights or `MOST_TENSORS` tensors.
+    """Refuse, within the block, to make networks of more than `MOST_WEIGHTS` weights or `MOST_TENSORS` tensors.
 
     A tensor is counted when its module gets it: before it is filled, so that its memory is not yet taken.
 

@@ -26,7 +26,7 @@ class StatusOptions(CommandOptions):
 
 
 def status(options: StatusOptions) -> None:
-    """Print what `options` ask for; ZooError if there is no run, or it has no log."""
+    """Print the status that `options` select; ZooError if there is no run, or it has no log."""
     paths = find_runs(Path(options.folder), [])
     logs = [path / PROGRESS for path in paths if (path / PROGRESS).is_file()]
     if not logs:
@@ -41,7 +41,7 @@ def status(options: StatusOptions) -> None:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Return what the run in the folder `path` says: text, numbers, and a list of its runners.
+    """Return the status of the run in the folder `path`: text, numbers, and a list of its runners.
 
     Raises ZooError if its log cannot be read.
     """

@@ -31,9 +31,9 @@ class Tracked:
 
 
 class _Tracker(KVWriter):
-    """A sink that sends the numbers among what is logged; a service that fails ends the tracking, not the training.
+    """A sink that sends the logged numbers; a service that fails ends the tracking, not the training.
 
-    Images, films, texts and arrays are left out. Values over environment steps.
+    Images, films, texts and arrays are left out. Values are plotted over environment steps.
     """
 
     format: str
@@ -60,7 +60,7 @@ class _Tracker(KVWriter):
 
 
 class WandbOutputFormat(_Tracker):
-    """Sends metrics to Weights & Biases; `run` is what ``wandb.init`` returned."""
+    """Sends metrics to Weights & Biases; `run` is the result of ``wandb.init``."""
 
     format = "wandb"
 
@@ -98,8 +98,8 @@ class MlflowOutputFormat(_Tracker):
 def start_tracking(tracker: str, run: Tracked) -> _Tracker:
     """Begin a run with the service called `tracker` and return the sink for its metrics.
 
-    The service's own variables decide where it goes: ``WANDB_MODE``, ``WANDB_API_KEY``, ``MLFLOW_TRACKING_URI``, ...
-    Raises ZooError with what the service says if it cannot begin.
+    The service's own variables decide its destination: ``WANDB_MODE``, ``WANDB_API_KEY``, ``MLFLOW_TRACKING_URI``, ...
+    Raises ZooError with the service's message if it cannot begin.
     """
     try:
         return _start_wandb(run) if tracker == "wandb" else _start_mlflow(run)

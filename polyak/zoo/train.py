@@ -159,8 +159,8 @@ def train(options: TrainOptions) -> Any:
 
     Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 stop early, still
     save, with a full checkpoint, and exit with status 130, 143, 129 and 138. Raises ZooError for a wrong option,
-    algorithm, environment or setting, before any folder is made or after removing it again; TrainingFailed, once what
-    was learned is saved, if training raised.
+    algorithm, environment or setting, before any folder is made or after removing it again; TrainingFailed, after
+    saving the model, if training raised.
     """
     if options.resume:
         return resume(options)
@@ -207,7 +207,7 @@ def resume(options: TrainOptions, **instead: Any) -> Any:
 
 
 def _train_each(options: TrainOptions) -> None:
-    """Train with each of the seeds; what is wrong with the options is reported once, before any training begins."""
+    """Train with each of the seeds; wrong options are reported once, before any training begins."""
     seeds = parse_seeds(options.seeds)
     if options.seed >= 0:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
@@ -224,7 +224,7 @@ def _train_each(options: TrainOptions) -> None:
 
 
 def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, Dataset | None]:
-    """Find what the options name, and refuse what no run could use; nothing is written."""
+    """Find the classes and files that the options name, and refuse options that no run could use; writes nothing."""
     algorithm = find_algorithm(options.algo)
     if needed := getattr(getattr(algorithm, "card", None), "needs", ""):
         raise ZooError(
@@ -251,7 +251,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
 
 
 def _execute(run: _Run) -> Any:
-    """Build, train and save; a run that cannot be built leaves no folder, and one that fails saves what it learned."""
+    """Build, train and save; a run that cannot be built leaves no folder, and one that fails saves its model."""
     try:
         model, callbacks = run.build()
     except BaseException:
@@ -260,7 +260,7 @@ def _execute(run: _Run) -> Any:
     steps = model.num_timesteps
     ended = learned(partial(run.learn, model, callbacks))
     run.stops.saving()
-    if isinstance(ended, (ZooError, ImportError)) and model.num_timesteps == steps:  # a mistake in what was asked
+    if isinstance(ended, (ZooError, ImportError)) and model.num_timesteps == steps:  # a mistake in the options
         run.abandon()
         raise ended
     if isinstance(ended, KeyboardInterrupt):
@@ -281,7 +281,7 @@ def _execute(run: _Run) -> Any:
 
 
 def _say_what_stays(normalizer: Any, asked: dict[str, Any]) -> None:
-    """Note the settings of a model's own normalisation that differ from those asked for."""
+    """Report the settings of a model's own normalisation that differ from the options."""
     kept = {name: getattr(normalizer, name, value) for name, value in asked.items()}
     if differ := [f"{name}={kept[name]}, not {value}" for name, value in asked.items() if kept[name] != value]:
         note(f"the model keeps the normalisation that it learned with: {'; '.join(differ)}.")
@@ -313,7 +313,7 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
 
 
 def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
-    """Refuse parts of a replay buffer where there is none, or fewer environments."""
+    """Refuse shards of a replay buffer if there is none, or fewer environments."""
     shards = options.n_replay_shards
     if not 0 <= shards <= settings.n_envs:
         raise ZooError(
@@ -324,7 +324,7 @@ def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Setting
 
 
 def _check_cluster(options: TrainOptions) -> None:
-    """Join the cluster that the options name. Refuse what is said of processes that there are not."""
+    """Join the cluster that the options name. Refuse options about processes that are not used."""
     on_ray = options.transport == "ray"
     for name in TrainOptions.PANELS["Cluster"]:
         joins = name in ("address", "working_dir")
@@ -384,7 +384,7 @@ class _Run:
         self.lock: IO[bytes] | None = None
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
-        """Make environments, write what will be run, then make model and callbacks."""
+        """Make environments, write the settings, then make model and callbacks."""
         if self.checkpoint is not None:
             from polyak.zoo.full_checkpoints import cut_logs
 
@@ -408,7 +408,11 @@ class _Run:
             self.resumed.begin()
         with usage_errors(f"--save-format {self.options.save_format}"):
             check_writable(model, self.options.save_format)
-        return model, self._callbacks(model)
+        callbacks = self._callbacks(model)
+        if (tensorboard := self._tensorboard_log()) is not None:
+            with usage_errors(f"--tensorboard-log {self.options.tensorboard_log}"):
+                self._log_events(model, Path(tensorboard))
+        return model, callbacks
 
     def _envs(self) -> VecEnv:
         """The environments to act in."""
@@ -448,13 +452,14 @@ class _Run:
             placement=placement_of(self._placement, "runners"),
             timeout=limit,
             restarts=self.settings.arguments.get("restarts_per_hour", MOST_RESTARTS),
+            compression=self.settings.arguments.get("compression"),
         )
         self.envs.append(envs)
         return envs.normalized()
 
     @property
     def _placement(self) -> dict[str, Any]:
-        """The ``placement`` of the settings, and what the command line says of runners."""
+        """The ``placement`` of the settings, updated by the command line's options about runners."""
         options, given = self.options, dict(self.settings.arguments.get("placement") or {})
         amounts = {"num_cpus": options.num_cpus_per_runner, "num_gpus": options.num_gpus_per_runner}
         said = {**amounts, "strategy": options.runner_strategy, "wait": options.wait_for_room}
@@ -513,24 +518,31 @@ class _Run:
         )
 
     def _resumed_model(self, env: VecEnv | Dataset, checkpoint: Path) -> Any:
-        """Load the full checkpoint, whose settings are those of the run; TensorBoard continues in its folder."""
+        """Load the full checkpoint, whose settings are those of the run."""
         model = self.algorithm.load(
             checkpoint,
             env=env,
             device=self.options.device,
             verbose=self.options.verbose,
-            tensorboard_log=(tensorboard := self._tensorboard_log()),
+            tensorboard_log=self._tensorboard_log(),
             trust=self.options.trust,
             resume=True,
             **self._elsewhere_options,
         )
-        if tensorboard is not None and (events := (model.clock.beside or {}).get("tensorboard")) is not None:
-            sinks = ["stdout", "tensorboard"] if self.options.verbose > 0 else ["tensorboard"]
-            from polyak.logging import configure
-
-            model.set_logger(configure(str(Path(tensorboard) / events["folder"]), sinks))
         self._say(f"Resumed from {checkpoint}: {model.num_timesteps:,} steps are made")
         return model
+
+    def _log_events(self, model: Any, tensorboard: Path) -> None:
+        """Let TensorBoard continue in the folder of the run that is resumed, or begin there."""
+        from polyak.logging import configure
+        from polyak.zoo.full_checkpoints import events_at_start
+
+        events = None if self.checkpoint is None else (model.clock.beside or {}).get("tensorboard")
+        if events is None:
+            name, again = type(model).__name__, self.resumed is not None
+            events = events_at_start(self.folder, tensorboard, name, not self.options.trained_agent, again)
+        sinks = ["stdout", "tensorboard"] if self.options.verbose > 0 else ["tensorboard"]
+        model.set_logger(configure(str(tensorboard / events["folder"]), sinks))
 
     def _continued_model(self, env: VecEnv | Dataset) -> Any:
         """Load the trained agent with this run's settings; the network's shape stays that of the file."""
@@ -587,7 +599,7 @@ class _Run:
             from polyak.zoo.full_checkpoints import FullCheckpoints
 
             how = self.options.save_freq, self.options.keep_full, self.stops, self.save_interrupted
-            callbacks.append(FullCheckpoints(self.folder.path, *how, self.options.verbose))  # sees what all have done
+            callbacks.append(FullCheckpoints(self.folder.path, *how, self.options.verbose))  # runs after all others
         return callbacks
 
     def _checkpoints(self) -> BaseCallback:
@@ -596,7 +608,7 @@ class _Run:
         return CheckpointCallback(
             self.options.save_freq,
             str(self.folder.path),
-            save_vecnormalize=self.options.save_format == "sb3",  # whose models are without statistics
+            save_vecnormalize=self.options.save_format == "sb3",  # whose models have no statistics
             verbose=self.options.verbose,
             unit="timesteps",
             file_format=self.options.save_format,  # type: ignore[arg-type]
@@ -649,13 +661,13 @@ class _Run:
         )
 
     def _announce(self, model: Any) -> None:
-        """Say what will run, and where its files go."""
+        """Print the settings of the run, and the folder of its files."""
         steps = f"{self.n_timesteps:,} {'steps' if self.dataset is None else 'gradient steps'}"
         self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self._in_force.items():
             self._say(printable(f"  {key}: {value}"))
-        device = getattr(model, "device", "cpu")  # a table has none
+        device = getattr(model, "device", "cpu")  # tabular models have none
         source = (
             f"Environments: {self.settings.n_envs} ({self.options.vec_env})" if self.dataset is None else self.dataset
         )
@@ -663,7 +675,7 @@ class _Run:
         self._say(f"Log path: {self.folder.path}")
 
     def learn(self, model: Any, callbacks: list[BaseCallback]) -> None:
-        """Say what will run, and train."""
+        """Print the settings of the run, and train."""
         self._announce(model)
         kwargs: dict[str, Any] = {}
         if self.options.log_interval == -2:
@@ -676,7 +688,7 @@ class _Run:
         model.learn(steps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
 
     def save_interrupted(self, model: Any) -> Kept:
-        """Save a run that was asked to stop, so that its final model does not look finished."""
+        """Save a run that was stopped by a signal, so that its final model does not look finished."""
         self.folder.write_interruption(model.num_timesteps, self.end)
         self.kept = self.save(model)
         return self.kept
@@ -688,7 +700,7 @@ class _Run:
                 path.unlink()
 
     def abandon(self) -> None:
-        """The run cannot begin: its folder goes, unless it is one that was to be resumed."""
+        """Delete the folder of a run that cannot begin, unless it was to be resumed."""
         self.close(exit_code=1)
         if self.resumed is None:
             self.folder.remove()
@@ -707,7 +719,7 @@ class _Run:
     def close(self, exit_code: int = 0) -> None:
         """Close every environment that was made, and end the tracking: other than 0, `exit_code` marks a failure.
 
-        What an environment raises meanwhile is only printed: what was learned has been saved by then.
+        Errors of environments are only printed: the model has been saved by then.
         """
         closing = [envs.close for envs in reversed(self.envs)]
         if self.tracker is not None:

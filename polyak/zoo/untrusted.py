@@ -1,7 +1,7 @@
-"""What settings, run folders and agents of the Hub name and give, where they may have come from others.
+"""Checks of names and values in settings, run folders and agents of the Hub, which may have come from others.
 
-What is allowed is said in one place, :mod:`polyak.envs.reading.untrusted`. The user's own words, on the command line,
-may name any code, and so may Python code that they name there; ``--trust`` lets a file do so too.
+The rules are in :mod:`polyak.envs.reading.untrusted`. The user may name any code on the command line, and so may Python
+code named there; ``--trust`` lets a file do so too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ USER = ZooAuthor(is_trusted=True)
 OTHERS = ZooAuthor()
 """An author that the user neither named nor trusts."""
 
-#: Settings that name classes -> what kind of class, and of what kind it makes something where the author is trusted.
+#: Settings that name classes -> the kind of class, and the result of calling it where the author is trusted.
 KINDS: dict[str, tuple[str, str]] = {
     "env_wrapper": ("gymnasium.Wrapper", "gymnasium.Env"),
     "vec_env_wrapper": ("polyak.envs.VecEnvWrapper", "polyak.envs.VecEnv"),
@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[str, str]] = {
 
 
 def kind_of(key: str) -> untrusted.Kind:
-    """What the values of a setting are arguments of."""
+    """Return the kind of object whose arguments a setting holds."""
     return "environment" if key.startswith(("env_", "vec_env_")) else "hyperparameter"
 
 
@@ -134,7 +134,7 @@ class NamedClass:
 
 
 def named_env(arguments: dict[str, Any], source: str) -> str:
-    """Return how the training run was given its environment, for `find_env` to look up; empty if it is not said."""
+    """Return the environment as it was given to the training run, for `find_env`; empty if it is unknown."""
     env = arguments.get("env") or ""
     if not isinstance(env, str):
         raise ZooError(f"{source}: env must be the name of an environment, got {env!r:.200}.")
@@ -165,9 +165,10 @@ def named_algorithm(arguments: dict[str, Any], name: str, author: ZooAuthor, sou
 def given_kwargs(
     arguments: dict[str, Any], author: ZooAuthor, source: str, typed: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return what the environment's constructor was given, without what the user has `typed`, which replaces it.
+    """Return the arguments of the environment's constructor, without those that the user has `typed`, which replace
+    them.
 
-    Raises ZooError for what `author` may not give.
+    Raises ZooError for values that `author` may not use.
     """
     kwargs = arguments.get("env_kwargs") or {}
     if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):

@@ -1,7 +1,7 @@
-"""Which runs a mean is over: the one rule of plots, tables and reports.
+"""The choice of runs for a mean, in plots, tables and reports.
 
-A mean is over the runs that finished; where none of them has, over all. Of these, runs that ended before the furthest
-one are left out.
+A mean is over the runs that finished, or over all runs if none has. Of these, runs that ended before the furthest one
+are left out.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from polyak.zoo.run_folder import State
 
 _AS_FAR = 0.9
-"""A run that came so far, of the furthest one's steps, is taken to have ended with it."""
+"""Share of the furthest run's steps from which a run counts as having ended with it."""
 
 
 class Reach(NamedTuple):
-    """How far a run went.
+    """How far a run got.
 
     Fields: ``state`` of the run; ``last`` step that is recorded; ``until``, the step up to which it may have continued
     without a further record: an episode that has not ended is in no file.

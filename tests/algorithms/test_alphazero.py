@@ -134,20 +134,6 @@ def test_replayed_positions_are_seen_in_all_ways() -> None:
     np.testing.assert_array_equal(batch.policies.argmax(1), np.where(where == 1, 2, 4))
 
 
-def test_of_more_positions_than_there_is_room_for_the_last_stay() -> None:
-    game = TicTacToe()
-    buffer = PositionBuffer(5, game.observation_shape, 9, game.symmetries())
-    for first, n in ((0, 3), (3, 4), (7, 12)):
-        values = np.arange(first, first + n, dtype=np.float32)
-        buffer.add(np.zeros((n, 2, 3, 3)), np.zeros((n, 9)), np.zeros((n, 9), bool), values)
-        kept = sorted(buffer.ring.all()["values"].ravel().tolist())
-        assert kept == list(range(max(0, first + n - 5), first + n))
-    again = PositionBuffer(5, game.observation_shape, 9, game.symmetries())
-    again.load_state_dict(buffer.state_dict())
-    np.testing.assert_array_equal(again.ring.columns["values"], buffer.ring.columns["values"])
-    assert (again.ring.newest, again.size()) == (buffer.ring.newest, buffer.size())
-
-
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +239,3 @@ def test_it_never_loses_tictactoe(seed: int) -> None:
         if unbeaten == 3:
             return
     pytest.fail(f"seed {seed}: not unbeaten at three checkpoints in a row within 60,000 positions")
-
-
-def test_the_walk_finds_losses() -> None:
-    assert losses(lambda positions: TicTacToe().legal(positions).argmax(1), TicTacToe()) > 0

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import ARS
-from polyak.algorithms.ars import ARSLearner, Tournament, Trials, ascent_direction
+from polyak.algorithms.ars import ARSLearner, Trials, ascent_direction
 from polyak.collecting.candidates import CandidateActor
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
@@ -138,29 +138,6 @@ def test_a_candidate_is_worth_what_it_is_worth_alone(n_envs: int, policy: str, d
         assert down == pytest.approx(return_of(model.policy, -0.7 * delta, discrete=discrete), rel=1e-4)
 
 
-def test_all_play_equally_many_episodes_wherever_there_is_room() -> None:
-    """Episodes of lengths that differ, in 3 environments, with a table of who won what."""
-    rng, C, episodes = np.random.default_rng(0), 6, 4
-    games = Tournament(torch.randn(3, 2), torch.arange(12.0).reshape(6, 2), episodes, 3)
-    won: list[list[float]] = [[] for _ in range(C)]
-    total = np.zeros(3)
-    while not games.is_over:
-        who, rewards, dones = games.seats.copy(), rng.normal(size=3), rng.random(3) < 0.3
-        for i in range(3):
-            if who[i] < games.total:
-                assert torch.equal(games.players()[i], games.candidates[who[i] // episodes])
-        total += rewards
-        over = games.take(rewards, dones)
-        assert over.tolist() == np.flatnonzero(dones).tolist()
-        for i in over:
-            if who[i] < games.total:
-                won[who[i] // episodes].append(total[i])
-            total[i] = 0
-    assert [len(one) for one in won] == [episodes] * C
-    trials = games.trials()
-    np.testing.assert_allclose([*trials.plus, *trials.minus], [np.mean(one) for one in won], rtol=1e-5)
-
-
 def test_more_episodes_make_a_mean() -> None:
     _, once = trials_of(4)
     _, often = trials_of(4, episodes=3)
@@ -243,12 +220,6 @@ def test_a_policy_of_ones_own_plays_as_it_says() -> None:
     np.testing.assert_allclose(
         actor.act(obs).actions, -DirectPolicy.act(policy, torch.as_tensor(obs)).detach(), atol=2e-5
     )
-
-
-@pytest.mark.parametrize("n_envs", [1, 3])
-def test_dicts_are_read_too(n_envs: int) -> None:
-    _, (_, plus, minus) = trials_of(n_envs, "MultiInputPolicy", picture=True)
-    assert len({*plus.tolist(), *minus.tolist()}) > 5
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from polyak.envs import make_vec_env
 from polyak.experience import RolloutBuffer, collect
 from polyak.experience.reused_batches import CircularBuffer
 from polyak.hyperparameters.declaration import HyperparameterError
-from polyak.learning.vtrace_learner import Unroll, joined
 from polyak.loops.asynchronous import ThreadCollector
 from tests.tolerance import bound
 
@@ -176,18 +175,6 @@ def test_batches_are_drawn_as_often_as_they_may_and_the_oldest_makes_room() -> N
     drawn = list(buffer.draw(100))
     assert sorted(drawn) == [2, 2, 3, 3, 4, 4]
     assert drawn != sorted(drawn), "at random"
-
-
-def test_rollouts_side_by_side() -> None:
-    model = IMPALA("MlpPolicy", make_vec_env(CART_POLE, n_envs=2, seed=0), **TURNS)
-    parts = []
-    for _ in range(2):
-        model.learn(32, reset_num_timesteps=False)
-        parts.append(model.collector.unrolls[0])
-    both = joined(parts)
-    assert isinstance(both, Unroll)
-    assert both.trajectory.observations.shape == (17, 4, 4)  # type: ignore[union-attr]
-    torch.testing.assert_close(both.trajectory.rewards[:, 2:], parts[1].trajectory.rewards)
 
 
 # -- the thread --------------------------------------------------------------------------------------------------------

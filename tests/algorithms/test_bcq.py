@@ -193,36 +193,6 @@ def test_it_learns_the_values_of_the_constrained_problem(recorded: Dataset) -> N
     assert chosen.tolist() == np.where(candidates, exact, -np.inf).argmax(1).tolist()
 
 
-@pytest.mark.slow
-def test_without_the_constraint_it_believes_what_was_hardly_recorded(recorded: Dataset) -> None:
-    options = {**TABLE, "tau": 0.05, "learning_rate": 0.03}
-    free = BCQ("MlpPolicy", recorded, threshold=0.0, **options).learn(1_000)
-    chosen, _ = free.predict(np.eye(STATES, dtype=np.float32), deterministic=True)
-    assert (chosen[1:] == 2).any()
-
-
-@pytest.mark.parametrize("cls", [BCQ, DQN])
-def test_the_target_follows_without_an_environment(recorded: Dataset, cls: Any) -> None:
-    options = {"target_update_interval": 10, "tau": 1.0, "policy_kwargs": {"net_arch": [8]}, "device": "cpu"}
-    model = cls("MlpPolicy", recorded, **options).learn(35)
-    after_thirty = {name: tensor.clone() for name, tensor in model.q_net_target.state_dict().items()}
-    model.learn(4, reset_num_timesteps=False)
-    assert all(torch.equal(after_thirty[name], tensor) for name, tensor in model.q_net_target.state_dict().items())
-    model.learn(1, reset_num_timesteps=False)
-    assert all(
-        torch.equal(model.q_net.state_dict()[n], tensor) for n, tensor in model.q_net_target.state_dict().items()
-    )
-
-
-def test_a_file_keeps_or_changes_the_threshold(recorded: Dataset, tmp_path: Any) -> None:
-    model = BCQ("MlpPolicy", recorded, threshold=0.7, **TABLE)
-    values, _, logits = with_tables(model)
-    model.save(tmp_path / "model")
-    for options, threshold in (({}, 0.7), ({"threshold": 0.05}, 0.05)):
-        chosen, _ = BCQ.load(tmp_path / "model", **options).predict(np.eye(STATES), deterministic=True)
-        assert chosen.tolist() == [best_likely(values[s], logits[s], threshold) for s in range(STATES)]
-
-
 class Ring(gym.Env):  # type: ignore[type-arg]
     """The spaces of the data; says what it was asked to do."""
 
@@ -259,13 +229,6 @@ def test_extensions_of_dqn(recorded: Dataset, options: dict[str, Any]) -> None:
     model = BCQ("MlpPolicy", recorded, policy_kwargs={"net_arch": [8]}, device="cpu", **options).learn(20)
     assert isinstance(model.policy, ConstrainedPolicy)
     assert not any("Noisy" in type(module).__name__ for module in model.q_net.imitator.modules())
-
-
-def test_with_memory_it_learns_too(recorded: Dataset) -> None:
-    memory = {"memory": "gru", "memory_size": 8, "max_seq_len": 4, "burn_in": 2, "net_arch": [8]}
-    model = BCQ("MlpPolicy", recorded, policy_kwargs=memory, device="cpu").learn(10)
-    _, state = model.predict(np.eye(STATES, dtype=np.float32), deterministic=True)
-    assert state is not None
 
 
 def test_refusals(recorded: Dataset) -> None:

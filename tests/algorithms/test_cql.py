@@ -17,7 +17,6 @@ from polyak.schedules import LinearSchedule
 from tests.algorithms import rows
 from tests.algorithms.rows import parts, seeded, some_batch  # noqa: F401
 from tests.tolerance import bound, sampling, through
-from tests.trials import trial
 
 some_data = partial(rows.some_data, width=1)
 
@@ -276,28 +275,6 @@ def test_no_action_is_drawn_twice() -> None:
     torch.randn(16, 4, 1)
     torch.rand(16, 4, 1)
     assert torch.equal(torch.get_rng_state(), after)
-
-
-def test_rows_of_weight_zero_teach_the_critics_nothing() -> None:
-    weights = torch.tensor([1.0] * 8 + [0.0] * 8)
-    results = []
-    for wrong in (0.0, 1e6):
-        ours, batch = model(), some_batch(weights=weights)
-        torch.manual_seed(1)
-        batch = batch._replace(rewards=torch.where(weights > 0, 1.0, wrong))
-        ours.learner.update(batch._replace(observations=torch.ones(16, 3), actions=torch.zeros(16, 1)))
-        results.append(parts(ours)["critic"])
-    assert torch.equal(*results)
-
-
-def test_it_goes_on_by_acting() -> None:
-    import gymnasium as gym
-
-    from polyak.experience import collect
-
-    ours = CQL(**{**trial(CQL), "env": collect("Pendulum-v1", None, 100, seed=0), "seed": 0}).learn(20)
-    ours.set_env(gym.make("Pendulum-v1"))
-    assert ours.learn(20)._n_updates == 40
 
 
 def test_contradictions_are_refused() -> None:

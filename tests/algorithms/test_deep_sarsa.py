@@ -88,10 +88,3 @@ def test_returns_by_their_recursion(expected: bool, decay: float) -> None:
                 target += GAMMA * (base + decay * (returns[t + 1] - then))
         returns[t] = target
     np.testing.assert_allclose(buffer.returns.reshape(-1), returns, rtol=0, atol=bound(STEPS * 80, 5))
-
-
-def test_it_explores_less_and_less() -> None:
-    model = DeepSARSA("MlpPolicy", "CartPole-v1", exploration_fraction=0.5, device="cpu", seed=0)
-    assert model.exploration_rate == 1
-    model.learn(400)
-    assert model.exploration_rate == pytest.approx(0.05)

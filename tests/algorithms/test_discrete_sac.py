@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyak import DiscreteSAC
 from polyak.algorithms import discrete_sac as sac
-from polyak.experience import PrioritizedReplayBuffer, Transition
+from polyak.experience import Transition
 from tests.tolerance import bound
 
 K, B, A = 2, 5, 4
@@ -177,13 +177,3 @@ def test_actions_that_do_not_start_at_zero() -> None:
     assert set(env.unwrapped.asked) == {5, 6, 7}
     assert set(made.replay_buffer.sample(200).actions.flatten().tolist()) == {0, 1, 2}
     assert {int(made.predict(np.zeros((1, 4), np.float32))[0].item()) for _ in range(40)} <= {5, 6, 7}
-
-
-def test_it_learns_from_prioritised_n_step_replay() -> None:
-    made = model(replay_buffer_class=PrioritizedReplayBuffer, n_steps=3, learning_starts=20, batch_size=8).learn(40)
-    assert made._n_updates == 20
-
-
-def test_other_action_spaces_are_refused() -> None:
-    with pytest.raises((ValueError, AssertionError), match="Discrete"):
-        DiscreteSAC("MlpPolicy", "Pendulum-v1", device="cpu")

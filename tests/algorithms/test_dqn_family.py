@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyak import C51, DQN, IQN, QRDQN, Rainbow
 from polyak import warning as advice
-from polyak.algorithms import c51, dqn
+from polyak.algorithms import c51
 from polyak.experience import Transition
 from polyak.experience.samplers import Prioritized, RankBased
 from polyak.hyperparameters.declaration import HyperparameterError
@@ -53,12 +53,6 @@ def near(actual: Tensor, expected: Any, terms: int, size: float = 10.0) -> None:
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------
-
-
-def test_taken_picks_one_action_of_each_row() -> None:
-    values = torch.arange(24.0).view(2, 3, 4)
-    assert dqn.taken(values[:, 0], torch.tensor([1, 3])).tolist() == [1, 15]
-    assert dqn.taken(values, torch.tensor([1, 3])).tolist() == [[1, 5, 9], [15, 19, 23]]
 
 
 def test_double_q_learning_evaluates_what_the_online_network_chooses() -> None:

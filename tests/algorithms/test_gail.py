@@ -299,13 +299,6 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
         GAIL.load(tmp_path / "model", device="cpu").learn(10)
 
 
-def test_a_single_environment_may_be_given_as_it_is() -> None:
-    env = gym.make("CartPole-v1")
-    model = small(env).learn(32)
-    action, _ = model.predict(env.reset(seed=0)[0], deterministic=True)
-    assert env.action_space.contains(int(action))
-
-
 @pytest.mark.parametrize(("algorithm", "fixed"), [(GAIL, False), (AIRL, True)])
 def test_episodes_of_varying_length_are_warned_of_once(
     algorithm: type[GAIL], fixed: bool, recwarn: pytest.WarningsRecorder

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import polyak
 from polyak import HIRO
 from polyak.algorithms import hiro
-from polyak.envs import DummyVecEnv, FakeImageEnv, IdentityEnv
+from polyak.envs import DummyVecEnv
 from polyak.experience import collect
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.errors import PolicyError
@@ -280,20 +280,6 @@ def test_the_correction_is_the_most_likely_candidate_under_a_known_lower_level()
     assert len(chosen_kinds) > 1
 
 
-def test_a_goal_that_explains_the_actions_is_left_as_it_is() -> None:
-    """Rows whose actions are those of the present lower level: no other candidate is more likely."""
-    made = model()
-    made.learn(60)
-    batch = drawn(made, 32)
-    low = made.policy.low
-    with torch.no_grad():
-        seen = made.policy.beside(batch.observations.flatten(0, 1), batch.extras[GOAL].flatten(0, 1))
-        batch = batch._replace(actions=low.actor(seen).view_as(batch.actions))
-    first = made.learner.interval(batch)[0][:, :1]
-    goals = hiro.picked(batch.extras[GOAL], first)[:, 0]
-    torch.testing.assert_close(made.learner.higher(batch).actions * made.policy.goal_range, goals)
-
-
 def test_the_higher_level_learns_every_few_steps() -> None:
     made = model(level_delay=2, policy_delay=2, learning_rate=1e-2)
     made.learn(60)
@@ -365,11 +351,3 @@ def test_recorded_steps_have_the_goals_that_they_reached() -> None:
 def test_what_it_cannot_do_is_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         model(**options)
-
-
-@pytest.mark.parametrize(
-    ("policy", "env"), [("MlpPolicy", IdentityEnv(2)), ("CnnPolicy", FakeImageEnv(discrete=False))]
-)
-def test_observations_without_a_vector_are_refused(policy: str, env: Any) -> None:
-    with pytest.raises(ValueError, match=r"Use a Box of one dimension|Box"):
-        HIRO(policy, env)

@@ -114,13 +114,6 @@ def test_hidden_layers_are_normalised_before_their_activation() -> None:
     assert layers(pictures) == [*hidden, nn.Linear]
 
 
-def test_it_explores_less_and_less() -> None:
-    model = PQN("MlpPolicy", "CartPole-v1", exploration_fraction=0.5, n_steps=40, batch_size=8, device="cpu", seed=0)
-    assert model.exploration_rate == 1
-    model.learn(400)
-    assert model.exploration_rate == pytest.approx(0.05)
-
-
 def test_each_environment_explores_by_itself() -> None:
     env = make_vec_env("CartPole-v1", n_envs=500, seed=0)
     model = PQN("MlpPolicy", env, device="cpu", seed=0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyak import SD3
 from polyak.algorithms import sd3
-from polyak.experience import PrioritizedReplayBuffer, Transition
+from polyak.experience import Transition
 from tests.tolerance import bound, sampling
 
 ROWS = 6
@@ -213,11 +213,6 @@ def test_many_values_at_once_are_those_one_by_one() -> None:
     each = torch.stack([made.policy.pairs.q_values(obs, actions[:, m]) for m in range(5)], 2)
     assert many.shape == (2, 4, 5)
     torch.testing.assert_close(many, each)
-
-
-def test_it_learns_from_prioritised_n_step_replay() -> None:
-    made = model(replay_buffer_class=PrioritizedReplayBuffer, n_steps=3, learning_starts=20, batch_size=8).learn(40)
-    assert made._n_updates == 20
 
 
 def test_fewer_than_one_pair_is_refused() -> None:

@@ -148,31 +148,6 @@ class Scores(EvalCallback):
 # -- the hooks ---------------------------------------------------------------------------------------------------------
 
 
-def test_hooks_are_called_in_order_with_their_counters():
-    hooks = Hooks()
-    Model(rollout=2, env=cartpole(2)).learn(8, hooks)
-    assert hooks.calls == [
-        ("init", 0, 0), ("training_start", 0, 0),
-        ("rollout_start", 0, 0), ("step", 1, 2), ("step", 2, 4), ("rollout_end", 2, 4),
-        ("rollout_start", 2, 4), ("step", 3, 6), ("step", 4, 8), ("rollout_end", 4, 8),
-        ("training_end", 4, 8),
-    ]  # fmt: skip
-    assert hooks.globals == {"a_global": 1}
-    assert {"self", "total_timesteps", "rewards", "dones", "infos"} <= hooks.locals.keys()
-
-
-def test_calls_continue_counting_in_a_second_learn():
-    hooks = Hooks()
-    model = Model(rollout=2).learn(2, hooks).learn(2, hooks, reset_num_timesteps=False)
-    assert hooks.calls[-3:] == [("step", 4, 4), ("rollout_end", 4, 4), ("training_end", 4, 4)]
-    assert model.num_timesteps == 4
-
-
-def test_false_stops_training():
-    assert Model().learn(100, Hooks(stop_at=7)).num_timesteps == 7
-    assert Model().learn(100, lambda names, _: len(names["dones"]) == 0).num_timesteps == 1
-
-
 def test_none_stops_training_but_says_so_once():
     with pytest.warns(UserWarning, match="returned None, which stops training as False does. Return True") as record:
         assert Model().learn(100, lambda names, globals_: None).num_timesteps == 1
@@ -214,35 +189,6 @@ def test_as_callback():
     for bad in ("text", 3, Hooks, [3]):
         with pytest.raises(TypeError, match="callback must be a BaseCallback object, a function"):
             as_callback(bad, model)
-
-
-def test_convert_callback_gets_locals_and_globals():
-    seen = {}
-
-    def function(names, globals_):
-        seen.update(rewards=names["rewards"], a_global=globals_["a_global"])
-        return True
-
-    Model().learn(1, function)
-    assert seen == {"rewards": np.ones(1), "a_global": 1}
-    assert Model().learn(5, ConvertCallback(None)).num_timesteps == 5
-
-
-def test_event_callback_hands_events_and_locals_to_its_child():
-    class EveryThirdCall(EventCallback):
-        def _on_step(self):
-            return self._on_event() if self.n_calls % 3 == 0 else True
-
-    child = Hooks()
-    event = EveryThirdCall(child)
-    assert child.parent is event
-    Model().learn(10, event)
-    assert child.calls == [
-        ("init", 0, 0), ("training_start", 0, 0), ("step", 1, 3), ("step", 2, 6), ("step", 3, 9),
-        ("training_end", 3, 9),
-    ]  # fmt: skip
-    assert child.locals["dones"].shape == (1,)
-    assert EventCallback().on_step.__self__._on_event()
 
 
 @pytest.mark.parametrize("hold", [EventCallback, lambda child: CallbackList([child])])
@@ -288,26 +234,6 @@ def test_needs_locals():
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
-def test_checkpoint_files(tmp_path, capsys):
-    env = VecNormalize(cartpole(2))
-    model = Model(env)
-    folder = tmp_path / "new" / "folder"
-    callback = CheckpointCallback(3, folder, "m", save_replay_buffer=True, save_vecnormalize=True, verbose=2)
-    model.learn(20, callback)
-    assert model.saved == [
-        (6, str(folder / "m_6_steps.zip")), (6, str(folder / "m_replay_buffer_6_steps.pkl")),
-        (12, str(folder / "m_12_steps.zip")), (12, str(folder / "m_replay_buffer_12_steps.pkl")),
-        (18, str(folder / "m_18_steps.zip")), (18, str(folder / "m_replay_buffer_18_steps.pkl")),
-    ]  # fmt: skip
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == [f"m_vecnormalize_{n}_steps.pkl" for n in (12, 18, 6)]
-    assert capsys.readouterr().out.splitlines()[:3] == [
-        f"Saved the model to {folder}/m_6_steps.zip",
-        f"Saved the replay buffer to {folder}/m_replay_buffer_6_steps.pkl",
-        f"Saved the VecNormalize to {folder}/m_vecnormalize_6_steps.pkl",
-    ]
 
 
 def test_checkpoints_without_extras_and_by_timesteps(tmp_path):
@@ -365,55 +291,6 @@ def test_full_checkpoints_let_callbacks_go_on(tmp_path):
 
 
 # -- evaluation --------------------------------------------------------------------------------------------------------
-
-
-def test_evaluation_writes_files_and_logs(tmp_path, capsys):
-    model = Model(cartpole(2))
-    model.logger.record("train/loss", 1.0)
-    callback = Scores(
-        cartpole(), scores=[5, 9, 7], eval_freq=10, n_eval_episodes=3,
-        log_path=str(tmp_path / "logs"), best_model_save_path=tmp_path / "best",
-    )  # fmt: skip
-    model.learn(60, callback)
-    assert model.saved == [(20, str(tmp_path / "best" / "best_model")), (40, str(tmp_path / "best" / "best_model"))]
-    assert (callback.best_mean_reward, callback.last_mean_reward) == (9, 7)
-    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["evaluations.npz"]
-    with np.load(tmp_path / "logs" / "evaluations.npz") as data:
-        assert sorted(data) == ["ep_lengths", "results", "timesteps"]
-        assert data["timesteps"].tolist() == [20, 40, 60]
-        assert data["results"].tolist() == [[5.0] * 3, [9.0] * 3, [7.0] * 3]
-        assert data["ep_lengths"].tolist() == [[3] * 3] * 3
-    assert [step for step, _, _ in model.sink.dumps] == [20, 40, 60]
-    _, values, excluded = model.sink.dumps[0]
-    assert values == {
-        "train/loss": 1.0, "eval/mean_reward": 5.0, "eval/mean_ep_length": 3.0, "time/total_timesteps": 20
-    }  # fmt: skip
-    assert excluded["time/total_timesteps"] == ("tensorboard",)
-    assert capsys.readouterr().out == (
-        "Eval num_timesteps=20, episode_reward=5.00 +/- 0.00\nEpisode length: 3.00 +/- 0.00\nNew best mean reward!\n"
-        "Eval num_timesteps=40, episode_reward=9.00 +/- 0.00\nEpisode length: 3.00 +/- 0.00\nNew best mean reward!\n"
-        "Eval num_timesteps=60, episode_reward=7.00 +/- 0.00\nEpisode length: 3.00 +/- 0.00\n"
-    )
-
-
-def test_real_evaluations_with_successes(tmp_path, capsys):
-    class Succeeds(gym.Wrapper):
-        def step(self, action):
-            *result, info = self.env.step(action)
-            return *result, info | {"is_success": True}
-
-    model = Model()
-    env = Monitor(Succeeds(gym.make("CartPole-v1")))
-    callback = EvalCallback(env, eval_freq=20, n_eval_episodes=4, log_path=tmp_path)
-    model.learn(40, callback)
-    with np.load(tmp_path / "evaluations.npz") as data:
-        assert data["successes"].shape == data["results"].shape == (2, 4)
-        assert data["successes"].all()
-        np.testing.assert_array_equal(data["results"], data["ep_lengths"])
-        assert callback.last_mean_reward == data["results"][-1].mean()
-    assert callback._is_success_buffer == [True] * 4
-    assert model.sink.dumps[0][1]["eval/success_rate"] == 1.0
-    assert "Success rate: 100.00%\n" in capsys.readouterr().out
 
 
 class SavingModel(Model):
@@ -646,22 +523,6 @@ def test_an_endless_evaluation_is_cut():
 # -- stopping ----------------------------------------------------------------------------------------------------------
 
 
-def test_children_of_evaluation_stop_training(capsys):
-    def scored(scores, **children):
-        callback = Scores(cartpole(), scores=scores, eval_freq=10, verbose=0, **children)
-        return Model().learn(200, callback).num_timesteps
-
-    threshold = StopTrainingOnRewardThreshold(9, verbose=1)
-    assert scored([5, 8, 9, 99], callback_on_new_best=threshold) == 30
-    assert "mean return 9.00 reaches reward_threshold=9" in capsys.readouterr().out
-    no_better = StopTrainingOnNoModelImprovement(1, min_evals=2, verbose=1)
-    assert scored([5, 4, 6, 6, 7, 7, 7, 8], callback_after_eval=no_better) == 70
-    assert "2 evaluations in a row brought no new best" in capsys.readouterr().out
-    # The first two evaluations are not counted, so the third 0 is the first that counts.
-    assert scored([5] + [0] * 9, callback_after_eval=StopTrainingOnNoModelImprovement(1, min_evals=2)) == 40
-    assert scored([5] + [0] * 9, callback_after_eval=StopTrainingOnNoModelImprovement(2)) == 40
-
-
 @pytest.mark.parametrize("callback", [StopTrainingOnRewardThreshold(1), StopTrainingOnNoModelImprovement(1)])
 def test_children_of_evaluation_need_a_parent(callback):
     with pytest.raises(AssertionError, match="must be used with an EvalCallback"):
@@ -747,13 +608,6 @@ def test_progress_bar_without_its_packages_names_the_extra(monkeypatch, missing)
     monkeypatch.delitem(sys.modules, "tqdm.rich", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'polyak\[extra\]'"):
         ProgressBarCallback()
-
-
-def test_no_file_of_the_model_is_imported():
-    """Callbacks work with any model: they must not depend on the algorithms above them."""
-    source = Path(sys.modules[BaseCallback.__module__].__file__).read_text()
-    assert "polyak.algorithm" not in source
-    assert "polyak.algorithms" not in source
 
 
 def test_names_that_are_costly_are_computed_when_they_are_read():

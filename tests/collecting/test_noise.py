@@ -28,16 +28,6 @@ class Counting(ActionNoise):
         self.n = 0
 
 
-def test_normal_noise_has_its_moments_and_dtype():
-    np.random.seed(0)
-    noise = NormalActionNoise(mean=np.array([0.5, -1.0]), sigma=np.array([0.1, 2.0]))
-    samples = np.array([noise() for _ in range(20_000)])
-    assert samples.dtype == np.float32
-    assert samples.mean(0) == pytest.approx([0.5, -1.0], abs=sampling(20_000, 2.0))
-    assert samples.std(0) == pytest.approx([0.1, 2.0], rel=sampling(40_000, 1.0))
-    assert NormalActionNoise(0.0, 0.1, dtype=np.float64)().dtype == np.float64
-
-
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3)])
 def test_normal_noise_draws_the_numbers_of_numpys_normal(shape):
     rng = np.random.default_rng(0)
@@ -106,16 +96,6 @@ def test_vectorized_noise_draws_what_separate_copies_draw(name):
     assert samples[0].dtype == np.float32
 
 
-def test_reset_of_one_environment_leaves_the_others():
-    noise = VectorizedActionNoise(BASES["ou"](), 3)
-    noise()
-    before = noise._joint.noise_prev.copy()
-    noise.reset(np.array([1]))
-    after = np.array([each.noise_prev for each in noise.noises])
-    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
-    np.testing.assert_array_equal(after[1], 0)
-
-
 def test_the_state_survives_the_switch_to_separate_objects_and_copies():
     noise = VectorizedActionNoise(BASES["ou"](), 3)
     noise()
@@ -157,13 +137,6 @@ def test_noises_and_base_noise_can_be_set():
         noise.noises = [mine[0], Counting()]
     noise.base_noise = Counting()
     np.testing.assert_array_equal(noise(), [[1, 1], [1, 1]])
-
-
-def test_reprs():
-    assert repr(BASES["normal"]()) == "NormalActionNoise(mu=[0. 1.], sigma=[0.3 0.5])"
-    assert repr(BASES["ou"]()) == "OrnsteinUhlenbeckActionNoise(mu=[0. 1.], sigma=[0.3 0.5])"
-    noise = VectorizedActionNoise(NormalActionNoise(np.zeros(1), np.ones(1)), 2)
-    assert repr(noise) == "VecNoise(BaseNoise=NormalActionNoise(mu=[0.], sigma=[1.]), n_envs=2)"
 
 
 @pytest.mark.parametrize("n_envs", [0, -1, None, 2.0, True])

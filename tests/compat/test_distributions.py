@@ -29,8 +29,6 @@ from polyak.compat.sb3_face.distributions import (
 from polyak.nn import PolicyError
 
 F64 = torch.float64
-OBS = spaces.Box(-1.0, 1.0, (3,))
-BOX = spaces.Box(-1.0, 1.0, (2,))
 TINY: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu", "seed": 0}
 
 FAMILIES: dict[str, Any] = {
@@ -131,11 +129,6 @@ def test_divergence_is_torchs_and_the_sum_is_that_of_the_value(name: str) -> Non
     torch.testing.assert_close(p.kl(q), p.value.kl(q.value), rtol=0, atol=0)
 
 
-def test_divergence_of_different_families_is_refused() -> None:
-    with pytest.raises(PolicyError, match="DiagGaussianDistribution and CategoricalDistribution"):
-        kl_divergence(made("gaussian"), made("categorical"))
-
-
 def test_without_parameters_there_is_an_error_that_says_so() -> None:
     dist = CategoricalDistribution(3)
     assert dist.distribution is None
@@ -182,30 +175,11 @@ def test_the_bijector_is_its_own_inverse() -> None:
     torch.testing.assert_close(bijector.log_prob_correction(x), torch.log(1 - torch.tanh(x) ** 2))
 
 
-@pytest.mark.parametrize(
-    ("space", "use_sde", "family"),
-    [
-        (BOX, False, DiagGaussianDistribution),
-        (BOX, True, StateDependentNoiseDistribution),
-        (spaces.Discrete(3), False, CategoricalDistribution),
-        (spaces.MultiDiscrete([3, 2]), False, MultiCategoricalDistribution),
-        (spaces.MultiBinary(3), False, BernoulliDistribution),
-    ],
-)
-def test_the_distribution_fits_the_space(space: spaces.Space, use_sde: bool, family: type) -> None:
-    assert type(make_proba_distribution(space, use_sde)) is family
-
-
 def test_spaces_without_a_distribution_are_refused() -> None:
     with pytest.raises(NotImplementedError, match=r"over the action space Dict.*Use polyak\.PPO"):
         make_proba_distribution(spaces.Dict({"a": spaces.Discrete(2)}))
     with pytest.raises(AssertionError, match=r"Multi-dimensional MultiBinary(.*) action space is not supported"):
         make_proba_distribution(spaces.MultiBinary([2, 3]))
-
-
-def test_sum_independent_dims() -> None:
-    assert torch.equal(sum_independent_dims(torch.ones(3, 2)), torch.full((3,), 2.0))
-    assert sum_independent_dims(torch.ones(3)).item() == 3.0
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------

@@ -15,10 +15,7 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.compat.sb3_face import algorithms as compat
 from polyak.compat.sb3_face.maskable.buffers import MaskableRolloutBuffer
 from polyak.compat.sb3_face.maskable.distributions import (
-    MaskableCategorical,
     MaskableCategoricalDistribution,
-    NoParametersError,
-    make_masked_proba_distribution,
 )
 from polyak.compat.sb3_face.maskable.evaluation import MaskableEvalCallback, evaluate_policy
 from polyak.compat.sb3_face.maskable.policies import MaskableActorCriticPolicy
@@ -171,67 +168,6 @@ def test_a_callback_evaluates_under_masks(tmp_path: Path) -> None:
 
 
 # -- distributions -----------------------------------------------------------------------------------------------------
-
-
-def some_masks(rows: int, sizes: list[int]) -> torch.Tensor:
-    draw = torch.rand(rows, sum(sizes), generator=torch.Generator().manual_seed(1))
-    parts = [(part < 0.6) | (part == part.min(1, keepdim=True)[0]) for part in draw.split(sizes, 1)]
-    return torch.cat(parts, 1)
-
-
-@pytest.mark.parametrize(
-    ("space", "sizes"),
-    [(spaces.Discrete(5), [5]), (spaces.MultiDiscrete([3, 2, 4]), [3, 2, 4]), (spaces.MultiBinary(3), [2, 2, 2])],
-    ids=str,
-)
-def test_what_is_allowed_is_renormalised(space: spaces.Space, sizes: list[int]) -> None:
-    torch.manual_seed(0)
-    logits, masks = torch.randn(40, sum(sizes), dtype=torch.float64), some_masks(40, sizes)
-    dist = make_masked_proba_distribution(space).proba_distribution(logits)
-    dist.apply_masking(~masks | masks.roll(1, 0))  # forgotten by the next
-    dist.apply_masking(masks.numpy())
-    parts = [
-        part.softmax(1) * allowed for part, allowed in zip(logits.split(sizes, 1), masks.split(sizes, 1), strict=True)
-    ]
-    parts = [part / part.sum(1, keepdim=True) for part in parts]
-    actions = dist.sample().reshape(40, -1)
-    chosen = torch.stack([part.gather(1, actions[:, [i]])[:, 0] for i, part in enumerate(parts)], 1)
-    assert (chosen > 0).all(), "nothing forbidden"
-    torch.testing.assert_close(dist.log_prob(actions.squeeze(1)), chosen.log().sum(1), rtol=1e-12, atol=1e-12)
-    entropy = sum(-torch.xlogy(part, part).sum(1) for part in parts)
-    torch.testing.assert_close(dist.entropy(), entropy, rtol=1e-12, atol=1e-12)
-    assert all((dist.mode().reshape(40, -1)[:, i] == part.argmax(1)).all() for i, part in enumerate(parts))
-    beneath = dist.distribution if isinstance(dist.distribution, list) else [dist.distribution]
-    for one, part in zip(beneath, parts, strict=True):
-        torch.testing.assert_close(one.probs, part, rtol=1e-12, atol=1e-12)
-    again = make_masked_proba_distribution(space).proba_distribution(torch.zeros_like(logits))
-    again.distribution = dist.distribution
-    torch.testing.assert_close(again.entropy(), dist.entropy())
-    dist.apply_masking(None)
-    again.apply_masking(None)
-    torch.testing.assert_close(again.entropy(), dist.entropy())
-    assert torch.equal(dist.entropy(), dist.proba_distribution(logits).entropy())
-
-
-@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3])], ids=str)
-def test_a_distribution_without_parameters_says_so(space: spaces.Space) -> None:
-    dist = make_masked_proba_distribution(space)
-    for ask in (
-        dist.sample,
-        dist.mode,
-        dist.entropy,
-        lambda: dist.log_prob(torch.zeros(1)),
-        lambda: dist.apply_masking(None),
-    ):
-        with pytest.raises(NoParametersError, match="no parameters yet"):
-            ask()
-    with pytest.raises(NotImplementedError, match="no masks for Box"):
-        make_masked_proba_distribution(spaces.Box(-1, 1, (2,)))
-
-
-def test_a_row_in_which_nothing_is_allowed_is_uniform_in_torch_s_distribution() -> None:
-    made = MaskableCategorical(logits=torch.tensor([[1.0, 2.0]]), masks=[[False, False]])
-    assert made.probs.tolist() == [[0.5, 0.5]]
 
 
 def test_a_subclass_of_a_distribution_samples_its_own_way() -> None:

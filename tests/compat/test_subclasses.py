@@ -240,30 +240,6 @@ def test_a_policy_of_a_users_own_for_ars(tmp_path: Path) -> None:
     np.testing.assert_array_equal(Halved.load(tmp_path / "policy").predict(obs)[0], model.predict(obs)[0])
 
 
-def test_an_on_policy_algorithm_of_a_users_own() -> None:
-    class Plain(OnPolicyAlgorithm):
-        """REINFORCE with a baseline."""
-
-        def __init__(self, policy: Any, env: Any, learning_rate: float = 1e-3, **kwargs: Any) -> None:
-            super().__init__(policy, env, learning_rate, 16, 0.99, 1.0, 0.0, 0.5, 0.5, False, -1, **kwargs)
-            self.updates, self.batch_size = 0, 64  # more than the rollout has, of which such classes warn
-
-        def train(self) -> None:
-            for data in self.rollout_buffer.get(self.batch_size):
-                values, log_prob, _ = self.policy.evaluate_actions(data.observations, data.actions.long().flatten())
-                loss = F.mse_loss(values.flatten(), data.returns) - (data.advantages * log_prob).mean()
-                self.policy.optimizer.zero_grad()
-                loss.backward()
-                self.policy.optimizer.step()
-                self.updates += 1
-
-    model = Plain("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [8]})
-    before = model.policy.parameters_to_vector()
-    model.learn(48)
-    assert model.updates == 3
-    assert not np.array_equal(before, model.policy.parameters_to_vector())
-
-
 def test_a_file_written_by_polyaks_own_class_loads_and_normalises_once(tmp_path: Path) -> None:
     polyak.PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, **SMALL).save(tmp_path / "m.zip")
     assert isinstance(PPO.load(tmp_path / "m.zip"), PPO)

@@ -9,7 +9,6 @@ import pytest
 
 from polyak.envs.wrappers.atari import (
     AtariWrapper,
-    ClipRewardEnv,
     EpisodicLifeEnv,
     FireResetEnv,
     MaxAndSkipEnv,
@@ -188,19 +187,6 @@ def test_max_and_skip(skip):
         MaxAndSkipEnv(Game(), 0)
 
 
-def test_max_of_the_last_two_frames_only():
-    class Blinks(Game):
-        def step(self, action):
-            _, *rest = super().step(action)
-            self.frame[:] = 0
-            self.frame[self.time] = 1
-            return (self.frame, *rest)
-
-    env = MaxAndSkipEnv(Blinks(), 4)
-    env.reset()
-    assert np.flatnonzero(env.step(0)[0].max(axis=(1, 2))).tolist() == [3, 4]
-
-
 @pytest.mark.parametrize(("end", "frames"), [(5, [5]), (6, [5, 6]), (7, [6, 7])])
 def test_max_and_skip_at_the_end_shows_the_frames_of_the_end(end, frames):
     class Marks(Game):
@@ -217,12 +203,6 @@ def test_max_and_skip_at_the_end_shows_the_frames_of_the_end(end, frames):
     assert terminated
     assert reward == end - 4
     assert np.flatnonzero(obs.max(axis=(1, 2))).tolist() == frames
-
-
-def test_clip_reward():
-    env = ClipRewardEnv(Game())
-    assert [env.reward(reward) for reward in (3.5, 0, -2, np.float32(0.1))] == [1.0, 0.0, -1.0, 1.0]
-    assert type(env.reward(2)) is float
 
 
 def test_warp_frame():

@@ -1,9 +1,7 @@
 """Making environments by name, and the errors when it does not work."""
 
-import os
 import sys
 import warnings
-from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
 from polyak.envs.testing import BitFlippingEnv
-from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
 from polyak.envs.wrappers.monitor import Monitor
 from tests.warm import python
@@ -41,32 +38,6 @@ def test_monitor_first_then_the_wrapper(env_id):
     assert layers(venv.envs[0])[:2] == ["TimeLimit", "Monitor"]
     assert venv.get_attr("_sutton_barto_reward") == [True, True]
     assert venv.env_is_wrapped(Monitor) == [True, True]
-
-
-def test_seeds():
-    first = make_vec_env("CartPole-v1", n_envs=3, seed=7)
-    second = make_vec_env("CartPole-v1", n_envs=3, seed=7)
-    obs = first.reset()
-    np.testing.assert_array_equal(obs, second.reset())
-    np.testing.assert_array_equal(obs[1], gym.make("CartPole-v1").reset(seed=seeds_of(7, 2)[1])[0])
-    draws = [[env.action_space.sample() for _ in range(20)] for env in first.envs]
-    assert draws == [[env.action_space.sample() for _ in range(20)] for env in second.envs]
-    shifted = make_vec_env("CartPole-v1", n_envs=2, seed=7, start_index=1)
-    assert [[env.action_space.sample() for _ in range(20)] for env in shifted.envs] == draws[1:]
-
-
-def test_monitor_files(tmp_path):
-    folder = tmp_path / "deep" / "logs"
-    venv = make_vec_env(
-        partial(BitFlippingEnv, n_bits=2), n_envs=2, start_index=3, monitor_dir=folder,
-        monitor_kwargs={"info_keywords": ("is_success",)},
-    )  # fmt: skip
-    venv.reset()
-    for _ in range(4):
-        venv.step(np.zeros(2, np.int64))
-    venv.close()
-    assert sorted(os.listdir(folder)) == ["3.monitor.csv", "4.monitor.csv"]
-    assert "r,l,t,is_success" in (folder / "3.monitor.csv").read_text()
 
 
 def test_other_vec_env():

@@ -45,38 +45,6 @@ def play(env, **kwargs):
     return info["episode"]
 
 
-def test_episode_record():
-    env = Monitor(Rewards())
-    episode = play(env)
-    assert list(episode) == ["r", "l", "t"]
-    assert episode["r"] == 0.6  # rounded to six decimals: the sum is 0.6000000000000001
-    assert episode["l"] == 3
-    assert 0 <= episode["t"] < 10
-    play(env)
-    env.reset()
-    env.step(0)
-    assert env.get_total_steps() == 7
-    assert env.get_episode_rewards() == pytest.approx([0.6, 0.6])
-    assert env.get_episode_lengths() == [3, 3]
-    assert len(env.get_episode_times()) == 2
-    assert env.rewards == [0.1]
-    assert not env.needs_reset
-
-
-def test_no_record_within_the_episode():
-    env = Monitor(Rewards())
-    env.reset()
-    assert "episode" not in env.step(0)[4]
-
-
-def test_truncation_ends_an_episode_too():
-    env = Monitor(gym.wrappers.TimeLimit(Rewards(length=100), 4))
-    env.reset()
-    infos = [env.step(0)[4] for _ in range(4)]
-    assert infos[-1]["episode"]["l"] == 4
-    assert env.needs_reset
-
-
 def test_misuse():
     env = Monitor(Rewards(), allow_early_resets=False)
     with pytest.raises(RuntimeError, match="Tried to step environment that needs reset"):
@@ -155,19 +123,6 @@ def test_load_results_merges_by_time(tmp_path):
     assert frame["index"].tolist() == [0, 0, 1]
 
 
-def test_load_results_reads_what_monitor_wrote(tmp_path):
-    pytest.importorskip("pandas")
-    for name in "ab":
-        env = Monitor(Rewards(), tmp_path / name, info_keywords=("lucky",))
-        play(env)
-        play(env)
-        env.close()
-    frame = load_results(tmp_path)
-    assert frame.r.tolist() == [0.6] * 4
-    assert frame.lucky.tolist() == [21] * 4
-    assert frame.t.is_monotonic_increasing
-
-
 def test_load_results_errors(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     with pytest.raises(LoadMonitorResultsError, match=r"holds no files \*monitor.csv"):
@@ -186,26 +141,6 @@ def test_load_results_errors(tmp_path, monkeypatch):
 
 def act(venv):
     return venv.step(np.zeros(venv.num_envs, int))
-
-
-def test_vec_monitor(tmp_path):
-    venv = DummyVecEnv([lambda length=length: Rewards(length) for length in (2, 3)])
-    env = VecMonitor(venv, str(tmp_path / "vec"), info_keywords=("lucky",))
-    env.reset()
-    assert all("episode" not in info for info in act(env)[3])
-    infos = act(env)[3]
-    assert infos[0]["episode"] == {"r": pytest.approx(0.3), "l": 2, "t": infos[0]["episode"]["t"], "lucky": 14}
-    assert "episode" not in infos[1]
-    infos = act(env)[3]
-    assert (infos[1]["episode"]["r"], infos[1]["episode"]["l"]) == (pytest.approx(0.6), 3)
-    infos = act(env)[3]
-    assert (infos[0]["episode"]["r"], infos[0]["episode"]["l"]) == (pytest.approx(0.3), 2)
-    assert env.episode_count == 3
-    lines = (tmp_path / "vec.monitor.csv").read_text().splitlines()
-    assert lines[1] == "r,l,t,lucky"
-    assert [line.split(",")[1] for line in lines[2:]] == ["2", "3", "2"]
-    env.close()
-    assert env.results_writer.file_handler.closed
 
 
 def test_vec_monitor_reset_restarts():

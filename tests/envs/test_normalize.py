@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak import A2C
-from polyak.envs import make_vec_env
 from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization, unwrap_vec_normalize
@@ -82,39 +80,11 @@ def test_running_statistics_equal_those_of_all_data(dtype):
     assert statistics.count == len(everything)
 
 
-def test_initial_guess_counts_epsilon_samples():
-    # mean 0 and variance 1 with weight 2, then the numbers 4 and 6
-    statistics = RunningMeanStd(epsilon=2.0)
-    statistics.update(np.array([4.0, 6.0]))
-    assert statistics.count == 4
-    assert statistics.mean == pytest.approx(2.5)
-    # sum of squares about the joint mean: 2 * (1 + 2.5^2) + 1.5^2 + 3.5^2
-    assert statistics.var == pytest.approx((2 * (1 + 6.25) + 2.25 + 12.25) / 4)
-    fresh = RunningMeanStd()
-    assert (fresh.count, float(fresh.mean), float(fresh.var)) == (1e-4, 0.0, 1.0)
-
-
 def test_float32_batches_are_summed_in_float64():
     data = np.full((100_000, 1), 0.1, np.float32) + 1000
     statistics = RunningMeanStd(epsilon=0, shape=(1,))
     statistics.update(data)
     assert statistics.mean[0] == pytest.approx(data.astype(np.float64).mean(), rel=bound(len(data), dtype=np.float64))
-
-
-def test_combine_and_copy():
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(50, 2)), rng.normal(3, 2, size=(20, 2))
-    a, b = RunningMeanStd(0, (2,)), RunningMeanStd(0, (2,))
-    a.update(x)
-    b.update(y)
-    kept = a.copy()
-    a.combine(b)
-    both = np.concatenate([x, y])
-    np.testing.assert_allclose(a.mean, both.mean(0))
-    np.testing.assert_allclose(a.var, both.var(0))
-    assert a.count == 70
-    np.testing.assert_allclose(kept.mean, x.mean(0))
-    assert kept.count == 50
 
 
 def test_running_statistics_refuse_another_shape():
@@ -208,15 +178,6 @@ def test_centred_rewards_stay_so_in_files_copies_and_other_environments(tmp_path
         env.save_sb3(tmp_path / "s.pkl")
 
 
-def test_a_models_file_keeps_that_rewards_are_centred(tmp_path):
-    env = VecNormalize(make_vec_env("CartPole-v1"), center_reward=True)
-    model = A2C("MlpPolicy", env, n_steps=8, seed=0, device="cpu").learn(24)
-    model.save(tmp_path / "model")
-    again = A2C.load(tmp_path / "model", env=make_vec_env("CartPole-v1"), device="cpu").get_vec_normalize_env()
-    assert again.center_reward
-    assert again.same_statistics(env)
-
-
 def test_statistics_of_older_files_divide_by_the_deviation_of_returns():
     state = trained(norm_reward=True).state_dict()
     del state["center_reward"]
@@ -247,17 +208,6 @@ def test_no_training_leaves_the_statistics():
     np.testing.assert_allclose(rewards, np.clip(env.get_original_reward(), -10, 10), rtol=UNIT_VARIANCE)
 
 
-def test_switches():
-    env = VecNormalize(randoms(), norm_obs=False, norm_reward=False)
-    obs = env.reset()
-    assert env.obs_rms is None
-    np.testing.assert_array_equal(obs, env.get_original_obs())
-    _, rewards, _, _ = env.step(NO_ACTION)
-    np.testing.assert_array_equal(rewards, env.get_original_reward())
-    assert env.unnormalize_obs(obs) is obs
-    assert env.unnormalize_reward(rewards) is rewards
-
-
 def test_originals_are_copies():
     env = VecNormalize(randoms())
     env.reset()
@@ -267,36 +217,6 @@ def test_originals_are_copies():
     obs[:], reward[:] = 0, 0
     np.testing.assert_array_equal(env.get_original_obs(), expected[0])
     np.testing.assert_array_equal(env.get_original_reward(), expected[1])
-
-
-def test_unnormalize_is_the_inverse():
-    env = VecNormalize(randoms(), clip_obs=100, clip_reward=100)
-    env.reset()
-    for _ in range(10):
-        obs, rewards, _, _ = env.step(NO_ACTION)
-    np.testing.assert_allclose(env.unnormalize_obs(obs), env.get_original_obs(), rtol=0, atol=BACK)
-    np.testing.assert_allclose(env.unnormalize_reward(rewards), env.get_original_reward(), rtol=0, atol=BACK)
-
-
-def test_dict_observations_by_key():
-    env = VecNormalize(randoms(observation_space=DICT_SPACE, length=2), norm_obs_keys=["a"])
-    obs = env.reset()
-    assert set(env.obs_rms) == {"a"}
-    obs, _, dones, infos = env.step(NO_ACTION)
-    obs, _, dones, infos = env.step(NO_ACTION)
-    original = env.get_original_obs()
-    np.testing.assert_allclose(obs["a"], env.normalize_obs(original)["a"])
-    assert not np.allclose(obs["a"], original["a"])
-    np.testing.assert_array_equal(obs["b"], original["b"])
-    assert dones.all()
-    final = infos[1]["terminal_observation"]
-    raw = env.get_original_terminal_obs(1)
-    np.testing.assert_allclose(final["a"], env.normalize_obs(raw)["a"])
-    assert final["d"] == raw["d"]
-    np.testing.assert_allclose(env.unnormalize_obs(obs)["a"], original["a"], rtol=0, atol=BACK)
-
-    everything = VecNormalize(randoms(observation_space=spaces.Dict({k: DICT_SPACE[k] for k in "ab"})))
-    assert everything.norm_obs_keys == ["a", "b"]
 
 
 def test_images_become_floats():
@@ -484,22 +404,6 @@ def test_unwrap_vec_normalize():
     assert unwrap_vec_normalize(randoms()) is None
     twice = VecNormalize(outer)
     assert unwrap_vec_normalize(twice) is twice
-
-
-def test_sync():
-    env = trained(observation_space=DICT_SPACE, norm_obs_keys=["a", "b"])
-    # the evaluation environment may have other layers between
-    alike = {**SETTINGS, "norm_obs_keys": ["a", "b"], "training": False}
-    other = VecNormalize(randoms(observation_space=DICT_SPACE), **alike)
-    sync_envs_normalization(env, other)
-    for key in "ab":
-        np.testing.assert_array_equal(other.obs_rms[key].mean, env.obs_rms[key].mean)
-        assert other.obs_rms[key] is not env.obs_rms[key]
-    assert other.ret_rms.var == env.ret_rms.var
-    assert not other.training
-    before = other.obs_rms["a"].mean.copy()
-    env.step(NO_ACTION)
-    np.testing.assert_array_equal(other.obs_rms["a"].mean, before)
 
 
 def test_sync_two_layers_in_order():

@@ -47,7 +47,7 @@ def workers_of(venv: SubprocVecEnv) -> list[int]:
 def assert_same(first, second) -> None:
     """Equal in structure, types of arrays and every bit."""
     if isinstance(first, dict):
-        assert first.keys() == second.keys()
+        assert list(first) == list(second)
         for key in first:
             assert_same(first[key], second[key])
     elif isinstance(first, (list, tuple)):
@@ -59,6 +59,7 @@ def assert_same(first, second) -> None:
         assert first.shape == second.shape
         assert first.tobytes() == second.tobytes()
     else:
+        assert type(first) is type(second)
         assert first == second
 
 
@@ -80,11 +81,18 @@ class Talkative(gym.Wrapper):
 
 
 class Counting(gym.Wrapper):
-    """Puts numbers of several types into its infos."""
+    """Puts numbers of several types into its infos, and now and then something else."""
 
     def step(self, action):
         obs, reward, terminated, truncated, _ = self.env.step(action)
-        return obs, reward, terminated, truncated, {"x": np.float64(obs[0]), "v": float(obs[1]), "n": np.int32(action)}
+        info = {"x": np.float64(obs[0]), "v": float(obs[1]), "n": np.int32(action), "flag": True, "lives": 3}
+        info |= {"bit": np.bool_(False), "small": np.float32(0.1), "nan": np.float64("nan")}
+        info |= {"long": np.int64(2**62), "byte": np.uint8(200)}
+        others = [{}, {"v": 0.5}, {"text": "a"}, {1: 2}, {"array": np.arange(3)}, dict(reversed(info.items()))]
+        others += [{**info, "lives": 3.0}, {**info, "lives": 2**80}, {**info, "more": {"deep": [1, None]}}]
+        if self.np_random.random() < 0.3:
+            info = others[self.np_random.integers(len(others))]
+        return obs, reward, terminated, truncated, info
 
 
 def named(env_id, wrapper=None, **kwargs):

@@ -85,28 +85,6 @@ def test_bit_flipping_continuous_flips_all_positive():
     np.testing.assert_array_equal(before != after, [True, False, False, True])
 
 
-def test_bit_flipping_truncates_and_seeds():
-    env = BitFlippingEnv(n_bits=4, max_steps=3)
-    with pytest.raises(gym.error.ResetNeeded):
-        env.step(0)
-    env.reset(seed=1)
-    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
-    first, second = ([env.reset(seed=7)[0]["observation"].tolist()] + [
-        env.reset()[0]["observation"].tolist() for _ in range(5)] for _ in range(2))  # fmt: skip
-    assert first == second
-    assert len({tuple(bits) for bits in first}) > 1
-
-
-def test_bit_flipping_render(capsys):
-    env = BitFlippingEnv(n_bits=3)
-    env.reset()
-    assert env.render() is None
-    assert capsys.readouterr().out.strip() == str(env.state)
-    image = BitFlippingEnv(n_bits=3, render_mode="rgb_array")
-    image.reset()
-    np.testing.assert_array_equal(image.render(), image.state)
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -140,21 +118,6 @@ def test_identity_pays_for_the_state(env):
         assert (reward, terminated, truncated, info) == (float(right), False, step == 99, {})
         wrong += not right
     assert wrong > 0
-
-
-def test_identity_box_tolerance():
-    env = IdentityEnvBox(eps=0.1)
-    env.reset(seed=0)
-    assert env.step(env.state + 0.09)[1] == 1.0
-    assert env.step(env.state + 0.11)[1] == 0.0
-
-
-def test_identity_seeds_and_counts_resets():
-    env = IdentityEnv(50)
-    assert env.num_resets == 0
-    runs = [[env.reset(seed=3)[0], *(env.step(0)[0] for _ in range(10))] for _ in range(2)]
-    assert runs[0] == runs[1]
-    assert env.num_resets == 2
 
 
 def test_identity_spaces():
@@ -197,22 +160,6 @@ def test_multi_obs_both_ways_around_lead_to_the_end(columns, rows):
         assert [reward for _, reward, *_ in results] == [-0.1] * (len(way) - 1) + [1.0]
         assert [terminated for _, _, terminated, _, _ in results] == [False] * (len(way) - 1) + [True]
         assert results[-1][4] == {"got_to_end": True}
-
-
-def test_multi_obs_moves_on_the_border_only():
-    env = SimpleMultiObsEnv()
-    env.reset()
-    ends = {}
-    for state in range(16):
-        for move in range(4):
-            env.state = state
-            env.step(move)
-            ends[state, move] = env.state
-    assert all(ends[inner, move] == inner for inner in (5, 6, 9, 10) for move in range(4))
-    assert [ends[0, move] for move in range(4)] == [0, 4, 1, 0]
-    assert [ends[3, move] for move in range(4)] == [2, 7, 3, 3]
-    assert [ends[1, move] for move in range(4)] == [0, 1, 2, 1]
-    assert [ends[7, move] for move in range(4)] == [7, 11, 7, 3]
 
 
 def test_multi_obs_needs_both_observations():

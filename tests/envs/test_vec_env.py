@@ -72,53 +72,6 @@ def actions(*values):
 # --- stepping -------------------------------------------------------------------------------------------------------
 
 
-def test_step_returns_and_auto_reset():
-    venv = counters(2, 3)
-    np.testing.assert_array_equal(venv.reset(), [[0, 0, 0], [0, 0, 0]])
-    obs, rewards, dones, infos = venv.step(actions(0.5, 0.25))
-    np.testing.assert_array_equal(obs, [[0, 1, 0.5], [0, 1, 0.25]])
-    assert obs.dtype == np.float32
-    assert rewards.dtype == np.float32
-    assert rewards.tolist() == [10, 10]
-    assert dones.dtype == bool
-    assert dones.tolist() == [False, False]
-    assert [info["TimeLimit.truncated"] for info in infos] == [False, False]
-    assert all("terminal_observation" not in info for info in infos)
-
-    obs, rewards, dones, infos = venv.step(actions(1, 1))
-    np.testing.assert_array_equal(obs, [[1, 0, 0], [0, 2, 1]])
-    assert dones.tolist() == [True, False]
-    assert rewards.tolist() == [20, 20]
-    np.testing.assert_array_equal(infos[0]["terminal_observation"], [0, 2, 1])
-    assert infos[0]["terminal_observation"].dtype == np.float32
-    assert infos[0]["TimeLimit.truncated"] is False
-    assert "terminal_observation" not in infos[1]
-
-
-@pytest.mark.parametrize(
-    ("terminated", "truncated", "flag", "done"),
-    [
-        (False, False, False, False),
-        (True, False, False, True),
-        (False, True, True, True),
-        (True, True, False, True),
-        (np.False_, np.True_, True, True),
-    ],
-)
-def test_truncated_flag(terminated, truncated, flag, done):
-    class Ends(Counter):
-        def step(self, action):
-            obs, reward, _, _, info = super().step(action)
-            return obs, reward, terminated, truncated, info
-
-    venv = DummyVecEnv([Ends])
-    venv.reset()
-    _, _, dones, infos = venv.step(actions(0))
-    assert infos[0]["TimeLimit.truncated"] is flag
-    assert dones.tolist() == [done]
-    assert ("terminal_observation" in infos[0]) is done
-
-
 def test_later_steps_do_not_alter_earlier_results():
     venv = counters(2)
     first = venv.reset()
@@ -163,43 +116,6 @@ def test_random_base_seed_is_drawn_from_numpy():
     assert list(venv.seed(None)) == first
     assert first == seeds_of(first[0], 2)
     assert list(venv.seed()) != first
-
-
-def test_dict_and_tuple_observations():
-    class Both(Counter):
-        def __init__(self, kind):
-            super().__init__()
-            self.kind = kind
-            parts = {"n": spaces.Discrete(10), "v": spaces.Box(-1, 1, (2,), np.float32)}
-            self.observation_space = spaces.Dict(parts) if kind is dict else spaces.Tuple(parts.values())
-
-        def convert(self, obs):
-            parts = {"n": int(obs[1]), "v": np.full(2, obs[1])}
-            return parts if self.kind is dict else tuple(parts.values())
-
-        def reset(self, **kwargs):
-            obs, info = super().reset(**kwargs)
-            return self.convert(obs), info
-
-        def step(self, action):
-            obs, *rest = super().step(action)
-            return self.convert(obs), *rest
-
-    for kind, n, v in ((dict, "n", "v"), (tuple, 0, 1)):
-        venv = DummyVecEnv([lambda kind=kind: Both(kind)] * 2)
-        assert type(venv.reset()) is kind
-        for _ in range(2):
-            obs, _, _, _ = venv.step(actions(0, 0))
-        assert obs[n].tolist() == [2, 2]
-        assert obs[n].dtype == np.int64
-        np.testing.assert_array_equal(obs[v], [[2, 2], [2, 2]])
-        obs, _, dones, infos = venv.step(actions(0, 0))
-        assert dones.all()
-        assert obs[n].tolist() == [0, 0]
-        final = infos[1]["terminal_observation"]
-        assert type(final) is kind
-        assert final[n] == 3
-        np.testing.assert_array_equal(final[v], [3, 3])
 
 
 def test_an_environment_may_be_replaced_by_a_wrapped_one():
@@ -356,21 +272,6 @@ def test_a_reset_that_takes_no_seed_is_named(wrapped):
 
 
 # --- reaching in ----------------------------------------------------------------------------------------------------
-
-
-def test_get_attr_and_env_method():
-    venv = DummyVecEnv([lambda n=n: gym.wrappers.TimeLimit(Counter(n), 10 + n) for n in range(3)])
-    assert venv.get_attr("length") == [0, 1, 2]
-    assert venv.get_attr("_max_episode_steps", [2, 0]) == [12, 10]
-    assert venv.get_attr("length", 1) == [1]
-    assert venv.get_attr("length", np.int64(1)) == [1]
-    assert venv.env_method("add", 10, b=5, indices=[1, 2]) == [16, 17]
-    assert venv.has_attr("length")
-    assert not venv.has_attr("no_such_attribute")
-    with pytest.raises(AttributeError):
-        venv.get_attr("no_such_attribute")
-    assert venv.env_is_wrapped(gym.wrappers.TimeLimit) == [True] * 3
-    assert venv.env_is_wrapped(gym.wrappers.NormalizeObservation, indices=0) == [False]
 
 
 def test_set_attr_reaches_the_owner():

@@ -63,32 +63,6 @@ def images(n, shape, start=0):
 # --- frame stack ----------------------------------------------------------------------------------------------------
 
 
-def test_vectors_are_stacked_oldest_first():
-    script = [np.array([i, 10 + i], np.float32) for i in range(4)]
-    env = VecFrameStack(scripted(VECTOR, script, script * 2), 3)
-    assert env.observation_space.shape == (6,)
-    # the bounds follow the order of the entries
-    np.testing.assert_array_equal(env.observation_space.low, [-1, -2] * 3)
-    np.testing.assert_array_equal(env.observation_space.high, [10, 20] * 3)
-    np.testing.assert_array_equal(env.reset(), [[0, 0, 0, 0, 0, 10]] * 2)
-    np.testing.assert_array_equal(act(env)[0], [[0, 0, 0, 10, 1, 11]] * 2)
-    np.testing.assert_array_equal(act(env)[0], [[0, 10, 1, 11, 2, 12]] * 2)
-    obs, _, dones, infos = act(env)
-    assert dones.tolist() == [True, False]
-    np.testing.assert_array_equal(infos[0]["terminal_observation"], [1, 11, 2, 12, 3, 13])
-    np.testing.assert_array_equal(obs, [[0, 0, 0, 0, 0, 10], [1, 11, 2, 12, 3, 13]])
-    np.testing.assert_array_equal(act(env)[0], [[0, 0, 0, 10, 1, 11], [2, 12, 3, 13, 0, 10]])
-    np.testing.assert_array_equal(env.reset(), [[0, 0, 0, 0, 0, 10]] * 2)
-
-
-def test_earlier_stacks_stay_as_they_were():
-    script = [np.array([i, 10 + i], np.float32) for i in range(3)]
-    env = VecFrameStack(scripted(VECTOR, script), 2)
-    returned = [env.reset()] + [act(env)[0] for _ in range(4)]
-    expected = [[0, 0, 0, 10], [0, 10, 1, 11], [0, 0, 0, 10], [0, 10, 1, 11], [0, 0, 0, 10]]
-    np.testing.assert_array_equal(np.concatenate(returned), expected)
-
-
 @pytest.mark.parametrize(
     ("space", "order", "axis"),
     [(LAST, None, -1), (FIRST, None, 0), (LAST, "last", -1), (LAST, "first", 0), (FIRST, "last", -1)],
@@ -155,17 +129,6 @@ def test_missing_terminal_observation_warns():
 
 
 # --- transpose ------------------------------------------------------------------------------------------------------
-
-
-def test_transpose_images():
-    script = images(3, LAST.shape)
-    env = VecTransposeImage(scripted(LAST, script, script))
-    assert env.observation_space == FIRST
-    np.testing.assert_array_equal(env.reset()[1], script[0].transpose(2, 0, 1))
-    np.testing.assert_array_equal(act(env)[0][1], script[1].transpose(2, 0, 1))
-    _, _, dones, infos = act(env)
-    assert dones.all()
-    np.testing.assert_array_equal(infos[1]["terminal_observation"], script[2].transpose(2, 0, 1))
 
 
 def test_transpose_only_the_channels_last_images_of_a_dict():
@@ -278,13 +241,6 @@ def test_warn_once_or_always_and_without_infinities():
     env = VecCheckNan(scripted(VECTOR, vectors(0, np.inf, 0)), raise_exception=True, check_inf=False)
     env.reset()
     act(env)
-
-
-def test_check_array_value():
-    env = VecCheckNan(scripted(VECTOR, vectors(0, 1)))
-    assert env.check_array_value("x", np.array([1.0, 2.0])) == []
-    assert env.check_array_value("x", np.array([1, 2])) == []
-    assert env.check_array_value("x", np.array([np.inf, np.nan])) == [("x", "nan"), ("x", "inf")]
 
 
 # --- video ----------------------------------------------------------------------------------------------------------

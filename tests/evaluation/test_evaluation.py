@@ -78,31 +78,12 @@ def vec(*lengths, wrapper=Monitor, **kwargs):
     return DummyVecEnv([lambda each=each: wrapper(Scripted(each, **kwargs)) for each in lengths])
 
 
-def test_returns_and_lengths_of_one_environment():
-    env = Monitor(Scripted([2, 5, 3], pay=0.5))
-    returns, lengths = evaluate_policy(Player(), env, n_eval_episodes=4, return_episode_rewards=True)
-    assert returns == [1.0, 2.5, 1.5, 1.0]
-    assert lengths == [2, 5, 3, 2]
-    assert all(type(x) is float for x in returns)
-    assert all(type(x) is int for x in lengths)
-    mean, std = evaluate_policy(Player(), Monitor(Scripted([2, 5, 3])), n_eval_episodes=3)
-    assert (mean, std) == pytest.approx((10 / 3, np.std([2, 5, 3])))
-
-
 def test_episodes_are_shared_out_among_the_environments():
     """Short episodes must not count more often: 5 episodes over 3 environments are 1 + 2 + 2."""
     _, lengths = evaluate_policy(Player(), vec([1], [10], [4]), n_eval_episodes=5, return_episode_rewards=True)
     assert sorted(lengths) == [1, 4, 4, 10, 10]
     _, lengths = evaluate_policy(Player(), vec([1], [10], [4]), n_eval_episodes=1, return_episode_rewards=True)
     assert lengths == [4]
-
-
-def test_monitor_sees_past_the_wrappers_around_it():
-    def build():
-        return Lives(Monitor(Scripted([8])))
-
-    returns, lengths = evaluate_policy(Player(), build(), n_eval_episodes=2, return_episode_rewards=True, warn=False)
-    assert (returns, lengths) == ([8.0, 8.0], [8, 8])  # one whole game each, rewards not doubled
 
 
 def test_without_a_monitor_the_wrappers_are_what_is_seen_and_a_warning_says_so():
@@ -115,30 +96,6 @@ def test_without_a_monitor_the_wrappers_are_what_is_seen_and_a_warning_says_so()
         warnings.simplefilter("error")
         evaluate_policy(Player(), Lives(Scripted([8])), n_eval_episodes=1, warn=False)
         evaluate_policy(Player(), VecMonitor(vec([3], wrapper=lambda env: env)), n_eval_episodes=1)
-
-
-def test_memory_and_episode_starts_are_handed_back():
-    player = Player()
-    evaluate_policy(player, vec([2], [3]), n_eval_episodes=2, deterministic=False)
-    states, starts, deterministic = zip(*player.asked, strict=True)
-    assert states[0] is None
-    assert np.array(starts).tolist() == [[True, True], [False, False], [True, False]]
-    assert np.array(states[1:]).tolist() == [[1, 1], [2, 2]]
-    assert set(deterministic) == {False}
-
-
-def test_the_callback_is_called_for_each_counted_step_of_each_environment():
-    seen = []
-    evaluate_policy(
-        Player(), vec([2], [3]), n_eval_episodes=2, callback=lambda names, _: seen.append((names["i"], names["done"]))
-    )
-    assert seen == [(0, False), (1, False), (0, True), (1, False), (1, True)]
-
-
-def test_reward_threshold():
-    assert evaluate_policy(Player(), Monitor(Scripted([5])), 1, reward_threshold=4.9)[0] == 5
-    with pytest.raises(AssertionError, match=r"Mean reward below threshold: 5\.00 < 5\.00"):
-        evaluate_policy(Player(), Monitor(Scripted([5])), 1, reward_threshold=5)
 
 
 def test_an_endless_episode_is_cut_and_says_so():

@@ -14,7 +14,7 @@ from polyak.experience import GoalSelectionStrategy, HerReplayBuffer
 from polyak.experience.episodes import Episodes
 from tests.experience.conftest import GoalEnv
 from tests.pairs import pairwise
-from tests.tolerance import bound, sampling
+from tests.tolerance import bound
 
 GAMMA = 0.9
 
@@ -87,19 +87,6 @@ def test_future_includes_the_row_itself(experience, goal_env):
     fraction = (batch.observations["desired_goal"] == achieved).float().mean()
     assert fraction > 0.97, "the last row of an episode has only its own successor to choose"
     assert (batch.rewards[(batch.observations["desired_goal"] == achieved).ravel()] == 0).all()
-
-
-@pytest.mark.parametrize(("n_sampled_goal", "share"), [(0, 0.0), (1, 0.5), (4, 0.8)])
-def test_share_of_relabelled_rows(experience, goal_env, n_sampled_goal, share):
-    data = experience("goal", n_envs=2, steps=60)
-    for row in data.rows:  # no achieved goal is ever the desired one
-        for obs in (*row["obs"], *row["next_obs"]):
-            obs["desired_goal"] = np.array([9.0], np.float32)
-    buffer = data.fill(make(data, goal_env, n_sampled_goal=n_sampled_goal, seed=0))
-    assert buffer.her_ratio == pytest.approx(share)
-    relabelled = (buffer.sample(4000).observations["desired_goal"] != 9).float().mean().item()
-    assert relabelled == pytest.approx(share, abs=sampling(4000, 0.5))
-    assert goal_env.calls == (n_sampled_goal > 0), "real rows keep their recorded rewards"
 
 
 def test_infos_reach_compute_reward(experience, goal_env):
@@ -189,16 +176,6 @@ def test_overwritten_and_running_episodes(experience, goal_env, sampler):
             if sampler == "prioritized":
                 assert np.count_nonzero(buffer.sampler.tree.leaves) == len(held)
     assert drew > 30
-
-
-def test_episode_positions_as_in_sb3(experience, goal_env):
-    data = experience("goal", n_envs=1, steps=7)
-    for t, row in enumerate(data.rows):
-        row["done"] = np.array([t in (2, 4)])
-    buffer = data.fill(make(data, goal_env, 10))
-    assert buffer.ep_start[:7, 0].tolist() == [0, 0, 0, 3, 3, 5, 5]
-    assert buffer.ep_length[:7, 0].tolist() == [3, 3, 3, 2, 2, 0, 0]
-    assert buffer._current_ep_start.tolist() == [5]
 
 
 def test_truncate_last_trajectory(experience, goal_env):

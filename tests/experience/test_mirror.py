@@ -17,7 +17,6 @@ from polyak.experience import placement as module
 from polyak.experience.mirror import Mirror, mirror_of
 from polyak.experience.placement import Placement
 from polyak.experience.record import record_dtype
-from polyak.experience.ring import pieces
 from tests.pairs import pairwise
 
 GAMMA = 0.9
@@ -366,28 +365,6 @@ def test_what_is_uploaded_covers_all_changes():
                 device.update()
                 cells = np.arange(2 * ring.filled)
                 assert device.read(cells)["rewards"].tolist() == column.ravel()[cells].tolist()
-
-
-def test_pieces():
-    assert list(pieces(3, 0, 5)) == []
-    assert list(pieces(3, 2, 5)) == [slice(3, 5)]
-    assert list(pieces(3, 4, 5)) == [slice(3, 5), slice(0, 2)]
-    assert list(pieces(0, 5, 5)) == [slice(0, 5)]
-
-
-def test_large_uploads_are_not_pinned(experience, monkeypatch):
-    """Page-locked memory is scarce."""
-    data, pinned = experience("box"), []
-    monkeypatch.setattr("polyak.experience.mirror.to_device", lambda tensor, device: pinned.append(tensor) or tensor)
-    storage = data.fill(pair(data)[1]).storage
-    row = storage.records.dtype.itemsize
-    for limit, through_pinned in ((40 * row, 1), (40 * row - 1, 0)):
-        monkeypatch.setattr("polyak.experience.mirror.LARGEST_PINNED", limit)
-        pinned.clear()
-        copied = mirror_of(storage, torch.device("cpu"))
-        copied.update()
-        assert len(pinned) == through_pinned
-        assert torch.equal(copied.records.bytes, storage.records.bytes)
 
 
 @pytest.mark.parametrize("saving", [False, True])

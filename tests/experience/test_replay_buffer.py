@@ -251,22 +251,6 @@ def test_the_side_table_stays_small(experience):
     assert buffer.storage._side.nbytes < 40 * buffer.storage.observation.itemsize
 
 
-def test_discrete_spaces_and_dtypes():
-    buffer = ReplayBuffer(10, spaces.Discrete(5), spaces.Discrete(3), "cpu", n_envs=2)
-    buffer.add(np.array([1, 2]), np.array([3, 4]), np.array([0, 2]), np.ones(2), np.zeros(2), [{}, {}])
-    assert buffer.observations.shape == (5, 2, 1)
-    assert buffer.actions.dtype == np.int64
-    batch = buffer.sample(7)
-    assert batch.observations.shape == (7, 1)
-    assert batch.actions.dtype == torch.int64
-    assert batch.dones.shape == batch.rewards.shape == (7, 1)
-    assert batch.rewards.dtype == batch.dones.dtype == torch.float32
-    double = spaces.Box(-1, 1, (2,), np.float64)
-    buffer = ReplayBuffer(10, double, double, "cpu")
-    assert (buffer.observations.dtype, buffer.actions.dtype) == (np.float64, np.float32)
-    assert ReplayBuffer._maybe_cast_dtype(np.dtype(np.int8)) == np.int8
-
-
 def test_arrays_are_views(experience):
     data = experience("mixed", steps=5)
     buffer = data.fill(make(data))
@@ -278,21 +262,6 @@ def test_arrays_are_views(experience):
     assert (batch.actions == 0.5).all()
     batch.rewards.zero_()
     assert (buffer.rewards == 7).all(), "sampling never hands out the storage itself"
-
-
-def test_timeouts(experience):
-    """Only infos decide, and only when they are asked."""
-    data = experience("box", steps=40)
-    for handle in (True, False):
-        buffer = data.fill(make(data, handle_timeout_termination=handle))
-        ended = np.stack([row["done"] for row in data.rows])
-        truncated = np.stack([row["truncated"] for row in data.rows])
-        np.testing.assert_array_equal(buffer.dones[:40], ended)
-        np.testing.assert_array_equal(buffer.timeouts[:40], truncated * handle)
-        batch = buffer.sample(500)
-        expected = (ended & ~truncated) if handle else ended
-        times = [data.find(a.numpy()) for a in batch.actions]
-        assert batch.dones.ravel().tolist() == [float(expected[t, env]) for t, env in times]
 
 
 def test_truncate_last_trajectory_separates_what_comes_next(experience):
@@ -590,20 +559,6 @@ def test_transitions_hold_float32_observations_and_the_buffer_its_own():
         assert torch.equal(rows.next_observations, transition.next_observations)  # for code that knows nothing of rows
         with pytest.raises(AttributeError, match="has no attribute 'reward'"):
             _ = rows.reward
-
-
-def test_rows_that_normalisation_changes_are_gathered_at_once(experience):
-    class Halving:
-        def normalize_obs(self, obs):
-            return obs / 2
-
-        def normalize_reward(self, reward):
-            return reward / 2
-
-    data = experience("box")
-    buffer = data.fill(make(data))
-    transition, _ = next(buffer.transitions(5, GAMMA, Halving(), late=True))
-    assert isinstance(transition, Transition)
 
 
 def test_late_rows_show_what_was_written_since(experience):

@@ -103,31 +103,6 @@ def test_overriding_get_samples():
     assert len({tuple(a.tolist()) for b in batches for a in b.actions}) == 8
 
 
-def test_swap_and_flatten():
-    array = np.arange(24).reshape(3, 2, 4)
-    flat = RolloutBuffer.swap_and_flatten(array)
-    np.testing.assert_array_equal(flat, np.concatenate([array[:, 0], array[:, 1]]))
-    np.testing.assert_array_equal(RolloutBuffer.swap_and_flatten(array[..., 0]).shape, (6, 1))
-
-
-def test_discrete_actions_come_as_floats():
-    buffer = RolloutBuffer(2, BOX, spaces.Discrete(3), "cpu")
-    for action in (1, 2):
-        buffer.add(np.zeros((1, 3)), np.array([action]), np.zeros(1), np.zeros(1), torch.zeros(1), torch.zeros(1))
-    assert buffer.actions.dtype == np.int64
-    batch = next(buffer.get())
-    assert batch.actions.dtype == torch.float32
-    assert sorted(batch.actions.ravel().tolist()) == [1, 2]
-
-
-def test_to_torch():
-    buffer = RolloutBuffer(2, BOX, ACTION, "cpu")
-    array = np.zeros(3, np.float32)
-    copied, shared = buffer.to_torch(array), buffer.to_torch(array, copy=False)
-    array[0] = 5
-    assert (copied[0], shared[0]) == (0, 5)
-
-
 def test_errors():
     with pytest.raises(AssertionError, match="DictRolloutBuffer must be used with Dict obs space only"):
         DictRolloutBuffer(4, BOX, ACTION)

@@ -1,6 +1,5 @@
 """Extra columns: what they may be, and that each row keeps its own through every kind of buffer and batch."""
 
-import copy
 import itertools
 import pickle
 
@@ -100,14 +99,6 @@ def test_buffers_without_columns_have_no_extras(experience):
     buffer = data.fill(ReplayBuffer(200, data.space, data.action_space, "cpu", data.n_envs))
     assert buffer.extras == (buffer.sample(4).extras or {}) == next(buffer.transitions(4, GAMMA))[0].extras == {}
     assert "extras" not in buffer.storage.columns
-
-
-def test_the_columns_are_views(experience):
-    data = experience("box")
-    buffer = fill(make(data), data)
-    assert buffer.extras["vector"].shape == (100, 2, 3)
-    buffer.extras["serial"][:] = 7
-    assert (buffer.sample(8).extras["serial"] == 7).all()
 
 
 def test_memory_accounts_for_the_columns():
@@ -268,22 +259,6 @@ def test_bad_schemas():
         Schema([("x", float)])
     with pytest.raises(ValueError, match="The column 'x' cannot hold values of Dict"):
         Schema.from_spaces({"x": spaces.Dict({"a": spaces.Discrete(2)})})
-
-
-def test_schemas_are_values():
-    mask = spaces.MultiBinary(4)
-    schema = Schema.from_spaces({"mask": mask, "memory": spaces.Box(-1, 1, (2, 5)), "kind": spaces.Discrete(3)})
-    assert schema.layouts() == {
-        "mask": np.dtype((np.int8, (4,))),
-        "memory": np.dtype((np.float32, (2, 5))),
-        "kind": np.dtype(np.int64),
-    }
-    more = schema + [Column("x", "float16", [2])]
-    assert [column.name for column in more] == ["mask", "memory", "kind", "x"]
-    assert (len(more), "x" in more, "x" in schema) == (4, True, False)
-    assert more == pickle.loads(pickle.dumps(more)) == copy.deepcopy(more) == Schema.of(list(more)) != schema
-    assert hash(more) == hash(copy.deepcopy(more))
-    assert Schema.of(more) is more
 
 
 # -- sequences -------------------------------------------------------------------------------------------------------

@@ -110,14 +110,6 @@ def test_rollout_values_and_log_probs_are_those_of_each_step() -> None:
     np.testing.assert_allclose(model.rollout_buffer.log_probs, np.stack([p for _, p in seen]), rtol=0, atol=near)
 
 
-def test_a_callback_that_reads_locals_changes_nothing() -> None:
-    results = []
-    for callback in (None, Recorder()):
-        model = PPO("MlpPolicy", vec(), n_steps=16, batch_size=8, n_epochs=2, seed=0).learn(200, callback=callback)
-        results.append(torch.cat([p.flatten() for p in model.policy.parameters()]))
-    assert torch.equal(*results)
-
-
 @pytest.mark.parametrize("saving", [False, True])
 def test_replay_holds_true_successors_and_true_ends(saving: bool) -> None:
     recorder = Recorder()
@@ -213,36 +205,6 @@ def test_target_network_follows_on_the_environments_clock() -> None:
     assert moved == [50, 100, 150, 200]
 
 
-def test_exploration_falls_linearly() -> None:
-    model = DQN("MlpPolicy", vec(), exploration_fraction=0.5, exploration_final_eps=0.1, buffer_size=500)
-    model.learn(50)
-    assert model.exploration_rate == pytest.approx(0.1)
-    assert model.exploration_schedule(0.75) == pytest.approx(0.55)
-
-
-def test_stopping_callback_stops_at_once() -> None:
-    class Stop(BaseCallback):
-        def _on_step(self) -> bool:
-            return self.n_calls < 3
-
-    assert PPO("MlpPolicy", vec(), n_steps=16, batch_size=8).learn(1000, callback=Stop()).num_timesteps == 15
-    assert DQN("MlpPolicy", vec(), buffer_size=100).learn(1000, callback=Stop()).num_timesteps == 15
-
-
-def test_attributes_changed_by_hand_reach_the_learner() -> None:
-    model = PPO("MlpPolicy", vec(), n_steps=16, batch_size=8, n_epochs=1).learn(80)
-    model.ent_coef, model.clip_range = 0.25, 0.5
-    model.learn(80)
-    assert model.learner.ent_coef.item() == 0.25
-    assert model.learner.clip_range.item() == 0.5
-
-
-def test_learning_rate_schedule_reaches_the_optimizer() -> None:
-    model = PPO("MlpPolicy", vec(), learning_rate=lambda left: 1e-3 * left, n_steps=16, batch_size=8).learn(160)
-    assert float(model.policy.optimizer.param_groups[0]["lr"]) == pytest.approx(0.0, abs=1e-9)
-    assert model.learner.tunables["learning_rate"] == pytest.approx(0.0)
-
-
 class Echo(gym.Env):
     """Shows again what it was told, and notes every action; says nothing in its infos."""
 
@@ -315,24 +277,6 @@ def test_what_a_callback_does_to_the_policy_shows_in_the_next_action(put: Any) -
     model.train = lambda gradient_steps, batch_size: None
     model.learn(40, callback=Prefer(put))
     assert env.actions[1:] == [t % 4 for t in range(1, 40)]
-
-
-@pytest.mark.parametrize("algorithm", [PPO, DQN])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_observation_that_is_not_finite_stops_the_loop(algorithm: Any, bad: float) -> None:
-    env = Echo()
-    options = {"learning_starts": 0, "exploration_initial_eps": 0.0} if algorithm is DQN else {"n_steps": 64}
-    model = algorithm("MlpPolicy", env, device="cpu", **options)
-
-    class Spoil(BaseCallback):
-        def _on_step(self) -> bool:
-            if self.n_calls == 5:
-                env.show = np.array([0, bad, 0], np.float32)
-            return True
-
-    with pytest.raises(ValueError, match=r"observation of environment 0 in step 6, entry 1 is (nan|inf)"):
-        model.learn(64, callback=Spoil())
-    assert model.num_timesteps == 5  # the step that showed it is neither counted nor stored
 
 
 def test_every_step_has_infos_and_arrays_of_its_own() -> None:

@@ -398,11 +398,6 @@ def test_a_model_that_is_asked_without_masks_may_do_anything() -> None:
         polyak.SAC("MlpPolicy", "Pendulum-v1", device="cpu").predict(np.zeros(3), action_masks=np.ones(4, bool))
 
 
-def test_those_that_heed_no_masks_say_so() -> None:
-    with pytest.warns(UserWarning, match="does not support masks"):
-        polyak.DiscreteSAC("MlpPolicy", vector(), **{**EXPLORES, "policy_kwargs": None})
-
-
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 

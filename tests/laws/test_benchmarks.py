@@ -1,10 +1,10 @@
 """The benchmarks' command lines: wrong values are refused before anything is run, by the name of their option."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import python
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -38,6 +38,6 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 )
 def test_wrong_values_are_refused(command: str, message: str) -> None:
     script, *arguments = command.split()
-    ended = subprocess.run([sys.executable, BENCHMARKS / script, *arguments], capture_output=True, text=True)
+    ended = python([BENCHMARKS / script, *arguments])
     assert ended.returncode == 2
     assert message in ended.stderr

@@ -1,6 +1,5 @@
 """Cards: every algorithm has its own, and what it names is there."""
 
-import ast
 import inspect
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from gymnasium import spaces
 
-from polyak.algorithm_info.card import reference_of
 from polyak.algorithms import REGISTRY, get
 from polyak.envs.testing import BitFlippingEnv
 from polyak.experience import HerReplayBuffer
@@ -26,19 +24,6 @@ CLASSES: dict[str, Any] = {name: get(name) for name in REGISTRY}
 def generator() -> ModuleType:
     """``docs/from_cards.py``."""
     return loaded("from_cards")
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_card_stands_at_the_end_of_its_class_and_says_what_tables_show(name: str) -> None:
-    [body] = [node for node in ast.parse(inspect.getsource(CLASSES[name])).body if isinstance(node, ast.ClassDef)]
-    assert isinstance(last := body.body[-1], ast.AnnAssign)
-    assert ast.unparse(last.target) == "card"
-    card = CLASSES[name].card
-    assert card.learns_from
-    assert card.idea.strip(" .") == card.idea != ""
-    about = inspect.getmodule(CLASSES[name])
-    assert (reference := reference_of(CLASSES[name]))
-    assert reference in " ".join((about.__doc__ or "").split()), f"{name}: its file does not name its reference"
 
 
 def test_no_file_of_settings_is_left_over() -> None:

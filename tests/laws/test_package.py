@@ -205,9 +205,3 @@ def test_the_container_holds_what_it_copies_and_installs() -> None:
     [extras] = re.findall(r"^ARG EXTRAS=(.+)$", text, re.MULTILINE)
     assert set(extras.split(",")) <= EXTRAS.keys()
     assert re.search("^torch==", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
-
-
-def test_no_room_of_the_tests_hides_a_module_of_python() -> None:
-    """A program in ``tests`` that is started by its path finds the folders beside it first."""
-    rooms = {path.stem for path in (ROOT / "tests").iterdir()}
-    assert not rooms & sys.stdlib_module_names

@@ -16,7 +16,7 @@ from tests.laws.resumption import CELLS, cells
 from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("ppo normalised", "sac prioritised", "sarsa vector", "dqn runners", "sac normalised-runners")
+QUICK = ("ppo normalised", "sac prioritised", "sarsa vector", "dqn runners", "sac normalised-runners", "dqn memory")
 """The others are slow tests."""
 OF_THE_CALL = ("_total_timesteps", "_num_timesteps_at_start")
 """Counters that say when ``learn`` was called."""

@@ -61,37 +61,6 @@ def test_what_is_generated_is_up_to_date(program: str) -> None:
         assert path.read_text("utf-8") == text, f"{path.name} is out of date: run python docs/{program}.py"
 
 
-def test_check_writes_nothing_and_names_what_is_out_of_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    generated = loaded("generated")
-    monkeypatch.setattr(generated, "ROOT", tmp_path)
-    files = {tmp_path / "deep" / "table.md": "new\n"}
-    assert generated.main(files, ["--check"]) == 1
-    assert capsys.readouterr().out == "deep/table.md is out of date\n"
-    assert list(tmp_path.iterdir()) == []
-    assert generated.main(files, []) == 0
-    assert (tmp_path / "deep" / "table.md").read_text() == "new\n"
-    assert generated.main(files, ["--check"]) == 0
-
-
-def test_what_stands_between_comments_is_replaced_and_the_rest_stays() -> None:
-    filled = loaded("generated").filled
-    text = filled("x.yml", "a:\n  # mark; begins\n  # mark; ends\nb:\n", "mark", ["- one"], comment="#")
-    assert text == "a:\n  # mark; begins\n  - one\n  # mark; ends\nb:\n"
-    with pytest.raises(ValueError, match="x.yml must have a line '# mark; begins'"):
-        filled("x.yml", "a:\n", "mark", [], comment="#")
-
-
-def test_the_whole_documentation_in_one_file() -> None:
-    """Has every page for users, and docstrings where the site has them."""
-    text = loaded("llms").full()
-    assert not re.search("^:::|<!--", text, re.MULTILINE)
-    assert "expectile (float, default " in text
-    for page in ("tutorials/first_agent.md", "algorithms/iql.md", "faq.md"):
-        assert (DOCS / page).read_text("utf-8").partition("\n")[0] in text
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -128,36 +97,3 @@ def test_every_public_module_has_a_reference() -> None:
         module = __import__(name, fromlist=["__all__"])
         for public in module.__all__:
             assert re.search(rf"\b{public}\b", text), f"{name}.{public}"
-
-
-def test_figures_are_those_of_the_gallery(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    gallery = loaded("gallery")
-    shown = set(re.findall(r"\]\(images/([\w.]+)\)", (DOCS / "gallery.md").read_text("utf-8")))
-    assert {name.partition(".")[0] for name in shown} == gallery.FIGURES.keys()
-    assert shown == {path.name for path in (DOCS / "images").iterdir() if path.is_file()} - {"agents.webp"}
-    assert "docs/images/halfcheetah.png" in (ROOT / "README.md").read_text("utf-8")
-    gallery.halfcheetah(tmp_path)
-    gallery.speed(tmp_path)
-    gallery.cliff(tmp_path, steps=500)
-    assert {path.name for path in tmp_path.iterdir()} == {"halfcheetah.png", "speed.png", "cliff.png"}
-    with pytest.raises(SystemExit, match=r"no figures \['cheetah'\]"):
-        gallery.main(["cheetah"])
-
-
-def test_each_agent_of_the_gallery_has_a_small_film_and_a_curve() -> None:
-    gallery = loaded("from_agents")
-    assert gallery.PAGE.read_text("utf-8") == gallery.text(), "run python docs/from_agents.py"
-    names = {gallery.stem(row) for row in gallery.agents()}
-    assert len(names) >= 12
-    there = {path.name: path.stat().st_size for path in gallery.IMAGES.iterdir()}
-    assert there.keys() == {f"{name}.{kind}" for name in names for kind in ("webp", "png")}
-    assert max(there.values()) <= gallery.MOST_BYTES
-
-
-@pytest.mark.slow
-def test_the_films_agent_is_trained_and_filmed(tmp_path: Path) -> None:
-    for needed in ("matplotlib", "imageio", "pygame"):
-        pytest.importorskip(needed)
-    loaded("gallery").cartpole(tmp_path, steps=512, seeds=2)
-    assert {path.name for path in tmp_path.iterdir()} == {"cartpole.png", "cartpole.gif"}

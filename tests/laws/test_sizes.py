@@ -46,11 +46,3 @@ def test_no_step_is_a_method_of_a_model() -> None:
 def test_no_algorithm_stands_on_a_ladder_of_classes() -> None:
     """Itself, ``NetworkAlgorithm``, ``Algorithm``: what it shares with another is a part, a learner or fields."""
     assert not {name: depth for name in REGISTRY if (depth := gauge.depth(get(name))) > 3}
-
-
-def test_the_gauge_sees_what_it_counts() -> None:
-    class Asks:
-        line = "if type(self)._store is not LearnsFromData._store or getattr(cls, name) is not plain:"
-
-    assert len(gauge.ASKS.findall(Asks.line)) == 2
-    assert not gauge.ASKS.findall("if type(self).name: return cls.kept is None or cls.kept")

@@ -1,6 +1,5 @@
 """What the toys show besides conformance: columns that arrive, and that the toys really learn."""
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -14,10 +13,6 @@ from polyak.envs import DummyVecEnv
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.experience import Column, ReplayBuffer
 from polyak.experience.sampling.reduce import Sequence
-from tests.laws.toys.cloning import Cloning
-from tests.laws.toys.conservative import ConservativeSAC
-from tests.laws.toys.masked import Corridor, MaskedA2C
-from tests.laws.toys.nim import NimSearch
 from tests.laws.toys.recurrent import WIDTH, ElmanPolicy, RecurrentA2C
 from tests.laws.toys.table import QTable
 from tests.tolerance import bound
@@ -86,48 +81,6 @@ def test_a_replayed_sequence_is_unrolled_from_the_memory_stored_with_its_first_r
         torch.testing.assert_close(hidden[both], stored[:, t + 1][both], rtol=0, atol=near)
 
 
-def test_masks_reach_the_loss_and_are_heeded() -> None:
-    model = MaskedA2C("MlpPolicy", Corridor(), n_steps=32, seed=0, device="cpu", policy_kwargs={"net_arch": [16]})
-    model.learn(64)  # the environment refuses closed choices
-    batch = next(iter(model.rollout_buffer.get()))
-    masks, chosen = batch.extras["masks"], batch.actions.long().flatten()
-    assert masks.dtype == torch.bool
-    assert masks.any(1).all()
-    assert not masks.all()
-    assert masks.gather(1, chosen[:, None]).all()
-    with torch.no_grad():
-        log_prob = model.learner.evaluated(batch)[1]
-        unmasked = model.policy.evaluate_actions(batch.observations, batch.actions)[1]
-    closed = ~masks.all(1)
-    assert (log_prob[closed] > unmasked[closed]).all()
-    torch.testing.assert_close(log_prob[~closed], unmasked[~closed])
-
-
-def test_one_more_term_keeps_values_of_untried_actions_down() -> None:
-    gaps = []
-    for weight in (0.0, 5.0):
-        options = {**trial(ConservativeSAC), "conservative_weight": weight}
-        model = ConservativeSAC(**options).learn(100)
-        batch = model.replay_buffer.sample(64)
-        with torch.no_grad():
-            tried = model.critic.q_values(batch.observations, batch.actions)
-            random = model.critic.q_values(batch.observations, 2 * torch.rand(64, 1) - 1)
-        gaps.append((random - tried).mean().item())
-    assert gaps[1] < gaps[0]
-
-
-def test_a_dataset_is_enough_to_learn_from(tmp_path: Path) -> None:
-    model = Cloning(**trial(Cloning)).learn(400)
-    assert model.get_env() is None
-    shown = model.dataset
-    assert shown is not None
-    actions, _ = model.predict(shown.observations, deterministic=True)
-    assert (actions == shown.actions).mean() > 0.95
-    model.save(path := tmp_path / "model")
-    with pytest.raises(ValueError, match="learns without an environment"):
-        Cloning.load(path, env="CartPole-v1")
-
-
 def test_a_table_learns_the_way_over_the_ice() -> None:
     env = gym.make("FrozenLake-v1", is_slippery=False)
     model = QTable(env, epsilon=0.5, seed=0).learn(4_000)
@@ -140,9 +93,3 @@ def test_a_table_learns_the_way_over_the_ice() -> None:
         ended, steps = terminated or truncated, steps + 1
     assert reward == 1
     assert steps == 6
-
-
-def test_search_against_itself_finds_the_winning_moves_of_nim() -> None:
-    model = NimSearch(sticks=6, simulations=40, learning_rate=0.1, seed=0).learn(250)
-    best = {left: int(model.predict(left)[0]) + 1 for left in (1, 2, 3, 6)}
-    assert best == {1: 1, 2: 2, 3: 3, 6: 2}  # leave a multiple of four

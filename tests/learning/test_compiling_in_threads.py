@@ -23,6 +23,8 @@ from polyak.learning.engine.quiet import quiet
 from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
 
+from .changes import weights
+
 PREDICTING, SAVING = 8, 2
 COMMON: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "seed": 0, "device": "cpu"}
 OFF_POLICY = {"learning_starts": 20, "batch_size": 16, "buffer_size": 200, "train_freq": 1}
@@ -38,10 +40,6 @@ def sac(**options: Any) -> Any:
 
 def dqn(**options: Any) -> Any:
     return DQN("MlpPolicy", "CartPole-v1", **OFF_POLICY, **COMMON | options)
-
-
-def weights(model: Any) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}
 
 
 def assert_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
@@ -96,11 +94,6 @@ class Others:
             stop.set()
             for thread in threads:
                 thread.join()
-
-
-@pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Program, "compile", lambda self: None)
 
 
 def in_the_middle(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:

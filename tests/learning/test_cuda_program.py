@@ -23,10 +23,11 @@ from polyak.learning.engine.optimizer_rules import UntraceableError, check_trace
 from polyak.learning.engine.pytree import tensors_of
 from polyak.learning.learner import Learner
 from tests.pairs import one_of_each
-from tests.tolerance import bound, drift
+from tests.tolerance import bound
 from tests.trials import trial
 
-from .changes import loaded_optimizer, replaced_network
+from . import changes
+from .changes import loaded_optimizer, near, replaced_network, sac, weights
 
 
 class Repeater:
@@ -64,11 +65,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     monkeypatch.setattr(Learner, "gathers_late", False)  # no rows of main memory on a GPU
 
 
-def sac(**options: Any) -> SAC:
-    options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
-    return SAC("MlpPolicy", "Pendulum-v1", buffer_size=200, device="cpu", seed=0, **options)
-
-
 def ppo(**options: Any) -> PPO:
     return PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=32, n_epochs=3, seed=0, device="cpu", **options)
 
@@ -78,14 +74,7 @@ def batch_of(model: Any) -> Transition:
 
 
 def assert_same(ours: Any, theirs: Any, rate: float = 3e-4) -> None:
-    """As far apart as two programs of the same updates may leave the parameters."""
-    widths = sum(p.shape[1:].numel() for p in ours.learner.parameters() if p.dim() > 1)
-    tolerance = drift(ours.learner.steps, rate, (getattr(ours, "batch_size", None) or 5) + widths)
-    theirs = theirs.learner.state_dict()
-    for name, tensor in ours.learner.state_dict().items():
-        torch.testing.assert_close(
-            tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
-        )
+    changes.assert_same(weights(ours), weights(theirs), near(ours, rate, rows=getattr(ours, "batch_size", None) or 5))
 
 
 @pytest.mark.parametrize(

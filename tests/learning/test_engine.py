@@ -8,7 +8,6 @@ from torch import Tensor
 
 from polyak import PPO
 from polyak.algorithms.ppo import PPOLearner
-from polyak.learning.engine.program import Program
 from polyak.learning.learner import Update
 from polyak.schedules import get_schedule_fn
 from tests.tolerance import drift
@@ -16,9 +15,7 @@ from tests.tolerance import drift
 ASKED: list[dict[str, Any]] = [{"precision": "bfloat16"}, {"compile": True}]
 
 
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Program, "compile", lambda self: None)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def make(cls: type[PPO], **options: Any) -> PPO:

@@ -108,6 +108,7 @@ def test_an_observation_also_while_actions_are_random(cls: Any, what: str, step:
     model = make(cls, Spoiled(what, since=4, discrete=cls is DQN))
     with pytest.raises(NonFiniteError, match=rf"observation of environment 0 in step {step}, entry 1 is nan"):
         model.learn(100)
+    assert model.num_timesteps == step - 1  # the step that showed it is neither counted nor stored
     with pytest.raises(NonFiniteError, match=r"observation.*nan"):
         make(cls, Spoiled("reset", discrete=cls is DQN)).learn(100)
 

@@ -9,12 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from polyak import DQN, PPO, SAC
-from polyak.learning.engine.program import Program
 
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Program, "compile", lambda self: None)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def make(algorithm: Any, compile: bool) -> Any:

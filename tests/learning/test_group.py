@@ -26,10 +26,7 @@ TOLERANCE = 2e-6
 """Gradients agree to rounding, some 1e-7 of their size, and Adam's steps are of the size of the learning rate."""
 
 
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(Program, "compile", lambda self: None)
+pytestmark = pytest.mark.usefixtures("interpreted_if_quick")
 
 
 class Drawing(TorchDispatchMode):

@@ -7,14 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from polyak import DQN, PPO, SAC
-from polyak.learning.engine.program import Program
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(Program, "compile", lambda self: None)
+pytestmark = pytest.mark.usefixtures("interpreted_if_quick")
 
 
 class Encoder(BaseFeaturesExtractor):

@@ -13,13 +13,9 @@ from polyak.algorithms.ppo import PPOLearner
 from polyak.algorithms.sac import SACLearner
 from polyak.algorithms.td3 import TD3Learner
 from polyak.experience import Transition
-from polyak.learning.engine.program import Program
 from polyak.learning.learner import Objective
 
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Program, "compile", lambda self: None)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 class Conservative(SACLearner):

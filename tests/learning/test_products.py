@@ -100,21 +100,6 @@ def test_the_first_measurement_decides_for_ever(tmp_path: Path, monkeypatch: pyt
     assert not first(QUICK)  # with other threads it is another question
 
 
-def test_measurements_are_read_once_for_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
-    monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 0.5))
-    empty = measured()
-    measured()(QUICK)
-    forbid_measuring(monkeypatch)
-    assert empty(QUICK)  # what another process has measured meanwhile counts
-    read: list[str] = []
-    monkeypatch.setattr(cache, "recall", lambda name, recall=cache.recall: read.append(name) or recall(name))
-    faster = measured()
-    assert faster(QUICK)
-    assert faster(QUICK)
-    assert read == [products.STORED_AS]
-
-
 def test_a_broken_or_read_only_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
     (tmp_path / "products.json").write_text("{broken")
@@ -126,13 +111,6 @@ def test_a_broken_or_read_only_cache_is_no_error(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path / "file"))
     cache.store("products", {"a": 1})
     assert cache.recall("products") == {}
-
-
-def test_measures_both_libraries() -> None:
-    for bias in (False, True):
-        ours, theirs = products._seconds(MatrixProduct((32, 16, 8), ((16, 1), (1, 16)), bias))
-        assert 0 < ours < 1
-        assert 0 < theirs < 1
 
 
 @pytest.mark.slow

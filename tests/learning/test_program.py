@@ -27,40 +27,23 @@ from polyak.nn.optim import RMSpropTFLike
 from tests.pairs import one_of_each
 from tests.tolerance import bound, drift
 
-from .changes import loaded_optimizer, replaced_network
+from .changes import (
+    a_hook,
+    assert_same,
+    loaded_optimizer,
+    near,
+    other_activation,
+    other_option,
+    replaced_network,
+    sac,
+    weights,
+)
 
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Run graphs operation by operation: all but the compiler is at work, which takes seconds (see ``make learn``)."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(Program, "compile", lambda self: None)
-
-
-def sac(env: Any = "Pendulum-v1", **options: Any) -> SAC:
-    options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
-    return SAC("MlpPolicy", env, buffer_size=200, device="cpu", seed=0, **options)
+pytestmark = pytest.mark.usefixtures("interpreted_if_quick")
 
 
 def batches(model: Any, n: int) -> list[Transition]:
     return [Transition.from_samples(model.replay_buffer.sample(16), model.gamma) for _ in range(n)]
-
-
-def weights(model: Any) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}
-
-
-def near(model: Any, rate: float, rows: int) -> float:
-    """How far another program of the same updates may leave the parameters."""
-    widths = sum(p.shape[1:].numel() for p in model.learner.parameters() if p.dim() > 1)
-    return drift(model.learner.steps, rate, rows + widths)
-
-
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
-    for name, tensor in ours.items():
-        torch.testing.assert_close(
-            tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
-        )
 
 
 # -- optimizers --------------------------------------------------------------------------------------------------------
@@ -186,20 +169,8 @@ def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
     assert_same(*map(weights, models), near(models[0], 1e-2, rows=5))
 
 
-def other_activation(model: SAC) -> None:
-    model.policy.actor.latent_pi[1] = nn.Tanh()
-
-
-def other_option(model: SAC) -> None:
-    model.learner.target_entropy = -7.0
-
-
 def other_betas(model: SAC) -> None:
     model.actor.optimizer.param_groups[0]["betas"] = (0.5, 0.9)
-
-
-def a_hook(model: SAC) -> None:
-    model.policy.actor.mu.register_forward_hook(lambda module, inputs, output: output + 0.5)
 
 
 def loaded_weights(model: SAC) -> None:
@@ -406,14 +377,6 @@ def test_long_runs_are() -> None:
     model.engine.expect(10_000_000, 64)
     model.learn(200)
     assert model.engine.status == "compiled"
-
-
-def test_what_is_expected_follows_from_the_settings() -> None:
-    assert dqn()._expected_updates(10_050) == (2_500, 32)
-    assert dqn(gradient_steps=-1)._expected_updates(10_050) == (10_000, 32)
-    ppo = PPO("MlpPolicy", "CartPole-v1", n_steps=100, batch_size=30, n_epochs=3, device="cpu")
-    assert ppo._expected_updates(1_000) == (10 * 3 * 4, 30)
-    assert A2C("MlpPolicy", "CartPole-v1", n_steps=5, device="cpu")._expected_updates(50) == (10, 5)
 
 
 def test_foreign_python_is_left_alone_unless_asked_for() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak import PPO, SAC
 from polyak.envs.testing import FakeImageEnv
@@ -16,14 +16,18 @@ from polyak.experience import Transition
 from polyak.learning.engine import engine
 from polyak.learning.engine.replay import ReplayedProgram
 from tests.pairs import one_of_each
-from tests.tolerance import drift
 
-from .changes import loaded_optimizer, replaced_network
-
-
-def sac(env: Any = "Pendulum-v1", **options: Any) -> SAC:
-    options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
-    return SAC("MlpPolicy", env, buffer_size=200, device="cpu", seed=0, **options)
+from .changes import (
+    a_hook,
+    assert_same,
+    loaded_optimizer,
+    near,
+    other_activation,
+    other_option,
+    replaced_network,
+    sac,
+    weights,
+)
 
 
 def ppo(env: Any = "CartPole-v1", policy: str = "MlpPolicy", **options: Any) -> PPO:
@@ -31,25 +35,9 @@ def ppo(env: Any = "CartPole-v1", policy: str = "MlpPolicy", **options: Any) -> 
     return PPO(policy, env, device="cpu", seed=0, **options)
 
 
-def weights(model: Any) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}
-
-
 def moments(model: Any) -> dict[str, Tensor]:
     states = [state for optimizer in model.learner.optimizers.values() for state in optimizer.state.values()]
     return {f"{i} {name}": state[name] for i, state in enumerate(states) for name in state}
-
-
-def near(model: Any, rate: float = 3e-4, rows: int = 16) -> float:
-    """How far other calls of the same updates may leave the parameters."""
-    widths = sum(p.shape[1:].numel() for p in model.learner.parameters() if p.dim() > 1)
-    return drift(model.learner.steps, rate, rows + widths)
-
-
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        assert torch.allclose(tensor, theirs[name], rtol=0, atol=tolerance), name
 
 
 # -- what it is made of ------------------------------------------------------------------------------------------------
@@ -74,21 +62,9 @@ def test_whatever_a_step_is_made_of(options: dict[str, Any]) -> None:
     assert_same(weights(plain), weights(replayed), near(plain, plain.learning_rate) * rounding)
 
 
-def other_option(model: SAC) -> None:
-    model.learner.target_entropy = -7.0
-
-
-def a_hook(model: SAC) -> None:
-    model.policy.actor.mu.register_forward_hook(lambda module, inputs, output: output + 0.5)
-
-
 def other_memory(model: SAC) -> None:
     for parameter in model.policy.parameters():
         parameter.data = parameter.data.clone()
-
-
-def other_activation(model: SAC) -> None:
-    model.policy.actor.latent_pi[1] = nn.Tanh()
 
 
 def loaded_weights(model: SAC) -> None:

@@ -112,6 +112,12 @@ def test_arguments_of_load(tmp_path: Any) -> None:
     with pytest.raises(TypeError, match="load.* 'lr'. Did you mean 'learning_rate'"):
         PPO.load(tmp_path / "model", lr=1e-3)
 
+    class Alone(PPO):
+        steps_environments = False
+
+    with pytest.raises(ValueError, match="env='CartPole-v1' cannot be used: Alone learns without an environment"):
+        Alone.load(tmp_path / "model", env="CartPole-v1")
+
 
 @pytest.mark.parametrize(
     ("env", "hint"),

@@ -124,16 +124,6 @@ def test_a_class_without_config_for_rllibs_builder() -> None:
             PPOConfig().environment(given).build_algo()
 
 
-def test_masks_as_one_list_for_each_choice() -> None:
-    def action_masks(self: Any) -> Any:
-        return [[True, False], np.array([False, False, True])]
-
-    env = short(action_masks=action_masks)
-    model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0).learn(16)
-    assert model.rollout_buffer is not None
-    assert model.rollout_buffer.actions.reshape(-1, 2).tolist() == [[0.0, 2.0]] * 8
-
-
 @pytest.mark.parametrize("masks", [None, np.ones(5, bool), [[True, True], [True, True, True]]])
 def test_masks_as_an_attribute(masks: Any) -> None:
     with pytest.raises(ValueError, match=r"Mine has action_masks as an attribute.*def action_masks\(self\)"):

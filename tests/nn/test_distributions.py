@@ -421,19 +421,6 @@ def test_draws_are_those_of_randn_whatever_was_drawn_before(matrices, dtype):
         assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_two_numbers_of_matrices_by_turns_need_no_new_tensors():
-    noise, log_std = ExplorationNoise(), torch.zeros(4, 2)
-    for matrices in (3, 1):
-        noise.draw(log_std, 2, matrices)
-    shared = noise.shared
-    own = {}
-    for matrices in (3, 1, 3, 3, 1):
-        noise.draw(log_std, 2, matrices)
-        assert own.setdefault(matrices, noise.own) is noise.own
-        assert noise.own.shape == (matrices, 4, 2)
-        assert noise.shared is shared
-
-
 def test_gradient_through_the_noise_can_be_taken_twice_after_one_draw():
     family, draws = StateDependentGaussianFamily(2), torch.randn(4, 2)
     log_std = family.make_log_std(4)
@@ -488,22 +475,6 @@ def test_the_distributions_of_a_policy_before_and_after_an_update_have_a_diverge
 
 
 # --- choice ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("space", "use_sde", "family"),
-    [
-        (spaces.Box(-1, 1, (2, 3)), False, GaussianFamily(6)),
-        (spaces.Box(-1, 1, (2,)), True, StateDependentGaussianFamily(2)),
-        (spaces.Discrete(3), False, CategoricalFamily(3)),
-        (spaces.MultiDiscrete([[3, 2]]), False, MultiCategoricalFamily((3, 2))),
-        (spaces.MultiBinary(3), False, BernoulliFamily(3)),
-    ],
-)
-def test_the_family_fits_the_space(space, use_sde, family):
-    made = make_family(space, use_sde)
-    assert made == family
-    assert made.make_head(7).weight.shape == (made.n_outputs, 7)
 
 
 def test_options_reach_the_family():

@@ -10,7 +10,6 @@ from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,
     CombinedExtractor,
-    FlattenExtractor,
     NatureCNN,
     PolicyError,
     preprocess_obs,
@@ -19,14 +18,6 @@ from tests.tolerance import bound
 
 IMAGE = spaces.Box(0, 255, (3, 40, 36), np.uint8)
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
-
-
-def test_images_are_divided_by_255_by_default():
-    obs = torch.full((2, 3, 40, 36), 255, dtype=torch.uint8)
-    assert torch.equal(preprocess_obs(obs, IMAGE), torch.ones(2, 3, 40, 36))
-    raw = preprocess_obs(obs, IMAGE, normalize_images=False)
-    assert raw.dtype == torch.float32
-    assert raw.max() == 255
 
 
 def test_other_boxes_only_become_float32():
@@ -52,10 +43,6 @@ def test_multi_discrete_is_one_hot_vectors_side_by_side():
     assert torch.equal(hot, torch.tensor([[0.0, 1, 0, 1, 0], [0, 0, 1, 0, 1]]))
     grid = preprocess_obs(torch.tensor([[[1, 0], [2, 1]]]), spaces.MultiDiscrete([[3, 2], [3, 2]]))
     assert torch.equal(grid, torch.tensor([[0.0, 1, 0, 1, 0, 0, 0, 1, 0, 1]]))
-
-
-def test_multi_binary_becomes_float():
-    assert torch.equal(preprocess_obs(torch.tensor([[1, 0]]), spaces.MultiBinary(2)), torch.tensor([[1.0, 0.0]]))
 
 
 def test_each_key_of_a_dict_is_preprocessed_by_its_space():
@@ -153,13 +140,6 @@ def test_brightness_and_contrast_of_a_standardised_image_do_not_count():
     assert (plain(obs) - plain(other)).abs().max() > 1e-3
     with pytest.raises(PolicyError, match="standardize=True, but no entry"):
         CombinedExtractor(spaces.Dict({"v": VECTOR}), standardize=True)
-
-
-def test_flatten_extractor_keeps_every_entry():
-    extractor = FlattenExtractor(spaces.Box(-1, 1, (2, 3), np.float32))
-    assert extractor.features_dim == 6
-    obs = torch.rand(5, 2, 3)
-    assert torch.equal(extractor(obs), obs.reshape(5, 6))
 
 
 class LateSize(BaseFeaturesExtractor):

@@ -180,23 +180,6 @@ def test_predict_reports_weights_that_became_nan(name):
 # --- units of actions -----------------------------------------------------------------------------------------------
 
 
-def test_squashed_actions_are_stretched_to_the_bounds_and_back():
-    policy = ContinuousPolicy(VECTOR, BOX)
-    ends = np.array([[-1, -1], [1, 1], [0, 0]], np.float32)
-    env = policy.to_env(ends)
-    np.testing.assert_allclose(env, [[-2, 0], [2, 5], [0, 2.5]], rtol=0, atol=bound(4, size=5))
-    assert env.dtype == np.float32
-    np.testing.assert_allclose(policy.from_env(env), ends, rtol=0, atol=bound(8, size=2))
-    np.testing.assert_allclose(policy.scale_action(policy.unscale_action(ends)), ends, rtol=0, atol=bound(8, size=2))
-    assert policy.squash_output
-
-
-def test_unsquashed_actions_are_clipped():
-    policy = ActorCriticPolicy(VECTOR, BOX)
-    np.testing.assert_allclose(policy.to_env(np.array([[-9.0, 9.0], [1.0, 1.0]])), [[-2, 5], [1, 1]])
-    assert not policy.squash_output
-
-
 def test_a_bound_without_width_does_not_divide_by_zero():
     policy = ContinuousPolicy(VECTOR, spaces.Box(np.float32([1, -1]), np.float32([1, 1])))
     env = policy.to_env(np.array([[0.3, 0.5]], np.float32))
@@ -309,26 +292,6 @@ def test_extractors_of_actor_and_value_function(share):
     policy.predict_values(obs).sum().backward()
     assert all((p.grad is not None) == share for p in policy.pi_features_extractor.parameters())
     assert all(p.grad is not None for p in policy.vf_features_extractor.parameters())
-
-
-def gram_error(weight, gain):
-    rows = weight.flatten(1)
-    small = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
-    return (small - gain**2 * torch.eye(len(small))).abs().max().item()
-
-
-def test_orthogonal_initialisation_has_the_gains():
-    policy = ActorCriticPolicy(IMAGE, BOX, net_arch=[32])
-    for module, gain in [
-        (policy.features_extractor.cnn[0], 2**0.5),
-        (policy.features_extractor.linear[0], 2**0.5),
-        (policy.mlp_extractor.policy_net[0], 2**0.5),
-        (policy.action_net, 0.01),
-        (policy.value_net, 1.0),
-    ]:
-        assert gram_error(module.weight, gain) < bound(module.weight[0].numel(), size=gain**2)
-        assert not module.bias.any()
-    assert gram_error(ActorCriticPolicy(VECTOR, BOX, ortho_init=False).action_net.weight, 0.01) > 1e-3
 
 
 def test_log_std_init_sets_the_deviation():
@@ -605,15 +568,6 @@ def test_an_actor_class_may_be_given():
 # --- DQN ------------------------------------------------------------------------------------------------------------
 
 
-def test_value_policy_is_greedy():
-    policy = ValuePolicy(VECTOR, DISCRETE)
-    obs = tensors(VECTOR, policy, 20)
-    assert policy.q_net(obs).shape == (20, 4)
-    assert torch.equal(policy.act(obs), policy.q_net(obs).argmax(1))
-    assert torch.equal(policy(obs), policy.act(obs))
-    assert torch.equal(policy.q_net(obs), policy.q_net_target(obs))
-
-
 # --- odds and ends --------------------------------------------------------------------------------------------------
 
 
@@ -627,12 +581,6 @@ def test_parameters_travel_as_one_vector(name):
     np.testing.assert_array_equal(policy.predict(obs, deterministic=True)[0], other.predict(obs, deterministic=True)[0])
     with pytest.raises(ValueError, match="vector must have shape"):
         other.load_from_vector(vector[:-1])
-
-
-def test_device_is_where_the_parameters_are():
-    policy = ActorCriticPolicy(VECTOR, BOX)
-    assert policy.device == torch.device("cpu")
-    assert policy.to("meta").device.type == "meta"
 
 
 @pytest.mark.parametrize(

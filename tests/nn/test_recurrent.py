@@ -1,6 +1,5 @@
 """Recurrent layers and policies: sequences equal single steps, wherever episodes begin; numpy equals torch."""
 
-import copy
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +19,7 @@ from polyak.learning.engine.program import Program
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.nn.backends.eager import Eager
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.recall import Recalled, Recurrence
+from polyak.nn.networks.recall import Recalled
 from polyak.nn.networks.recurrent import Recurrent, side_by_side
 from polyak.ops.recurrent import gru, gru_steps, lstm, lstm_steps
 from tests.pairs import one_of_each
@@ -54,10 +53,6 @@ TRACED += [
     for case in EACH
     if case not in TRACED and case[0] in ("PPO", "DQN", "SAC", "A2C", "TD3")
 ]
-
-
-WHOLE = [("PPO", "lstm"), ("DQN", "lstm"), ("SAC", "gru")]
-"""Rollouts and replay, of one critic and of several; the others are slow where a test trains for long."""
 
 
 def model_of(name: str, kind: str, seed: int = 3, **options: Any) -> Any:
@@ -320,14 +315,6 @@ def test_priorities_of_sequences() -> None:
     assert sequence_errors(errors, 6) is errors
 
 
-def test_recurrence_is_an_extractor_of_its_size() -> None:
-    class Plain(nn.Module):
-        features_dim = 3
-
-    made = Recurrence("gru", 7, 2, 8, 4)(Plain())
-    assert (made.features_dim, made.core.layers, made.burn_in) == (7, 2, 4)
-
-
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
@@ -380,32 +367,6 @@ def test_predict_hands_its_memory_on(name: str, kind: str) -> None:
 
 
 # -- whole models ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [pytest.param(name, kind, marks=[] if (name, kind) in WHOLE else pytest.mark.slow) for name, kind in EACH],
-)
-def test_it_trains_saves_loads_and_resumes_as_if_nothing_had_happened(name: str, kind: str, tmp_path: Any) -> None:
-    def weights(model: Any) -> dict[str, Tensor]:
-        return {key: tensor.clone() for key, tensor in model.learner.networks().items()}
-
-    model = model_of(name, kind)
-    before = weights(model)
-    model.learn(140)
-    assert all(
-        not torch.equal(before[k], v) for k, v in weights(model).items() if "weight_hh" in k and "target" not in k
-    )
-    env = copy.deepcopy(model.get_env())
-    model.save(tmp_path / "half", include=model.saves_also)
-    half = weights(model)
-    model.learn(60, reset_num_timesteps=False)
-    resumed = type(model).load(tmp_path / "half", env=env, resume=True, force_reset=False, device="cpu")
-    for key, tensor in half.items():
-        assert torch.equal(tensor, weights(resumed)[key]), key
-    resumed.learn(60, reset_num_timesteps=False)
-    for key, tensor in weights(model).items():
-        assert torch.equal(tensor, weights(resumed)[key]), key
 
 
 class Doors(gym.Env[Any, Any]):

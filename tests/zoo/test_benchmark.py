@@ -1,7 +1,6 @@
 """Suites of runs: what is missing is trained, what is there counts once, and the table says what the runs reached."""
 
 import functools
-import json
 import math
 import os
 import re
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.suites import __main__ as command
-from benchmarks.suites import suites
 from benchmarks.suites.__main__ import BenchmarkOptions, benchmark
 from benchmarks.suites.jobs import FinishedJob, alone_in, run_jobs
 from benchmarks.suites.page import table, write_page
@@ -152,22 +150,6 @@ def test_the_page_shows_every_row_beside_the_published_score() -> None:
     assert "- A machine; polyak 1.0" in page
     assert page.startswith("# Results\n")
     assert "\n\n\n" not in page
-
-
-def test_remarks_name_rows_of_a_suite() -> None:
-    import yaml
-
-    remarks = yaml.safe_load((Path(suites.__file__).parent / "remarks.yml").read_text())
-    known = {f"{row.algo} {row.env}" for suite in SUITES for row in all_rows(suite)}
-    assert set(remarks) <= known
-
-
-def test_without_results_a_page_is_left_as_it_is(tmp_path: Path) -> None:
-    page = tmp_path / "results.md"
-    page.write_text("before")
-    with pytest.raises(ZooError, match="There are no finished runs"):
-        benchmark(BenchmarkOptions(table_only=True, log_folder=str(tmp_path), output=str(page)))
-    assert page.read_text() == "before"
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -320,15 +302,3 @@ def test_agents_of_a_folder_get_a_table_in_the_peers_columns(
     before = (tmp_path / "a2c-CartPole-v1" / "0.monitor.csv").stat().st_mtime_ns
     assert benchmark_agents(asked).read_text().splitlines()[2] == row
     assert (tmp_path / "a2c-CartPole-v1" / "0.monitor.csv").stat().st_mtime_ns == before
-
-
-def test_no_agents_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match="There are no trained agents under --log-dir"):
-        benchmark_agents(BenchmarkAgentsOptions(log_dir=str(tmp_path / "none"), no_hub=True))
-
-
-def test_results_survive_the_way_through_a_file(tmp_path: Path) -> None:
-    made = result()
-    write(made, tmp_path, "CartPole-v1_1")
-    assert find_results(tmp_path) == [made]
-    assert json.loads((tmp_path / "ppo" / "CartPole-v1_1" / FILE).read_text())["algo"] == "ppo"

@@ -13,7 +13,6 @@ import pytest
 from polyak.zoo.cli import COMMANDS, HELP_ALL, build_app, load_command, main
 from polyak.zoo.examples import EXAMPLES
 from polyak.zoo.options import list_flags, spread_lists
-from polyak.zoo.train import TrainOptions
 
 NAMES = [*COMMANDS, "run"]
 OPTIONS = {name: load_command(name)[0] for name in COMMANDS}
@@ -51,19 +50,6 @@ def test_help_fits_on_a_screen_and_says_how_to_see_the_rest(
     assert set(OPTIONS[name].PANELS) - {"Arguments"} <= set(re.findall(r"─ ([\w ,]+) ─", everything))
 
 
-def test_help_of_train_begins_with_what_everyone_needs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    shown, flags = helped(["train", HELP_ALL], capsys)
-    assert flags[:4] == ["--algo", "--env", "--n-timesteps", "--hyperparams"]
-    titles = [title for title in TrainOptions.PANELS if title in shown]
-    assert titles == list(TrainOptions.PANELS)
-    assert sorted(titles, key=shown.index) == titles
-    assert flags.index("--sampler") > flags.index("--wandb-tags")
-    assert "polyak train --algo ppo --env CartPole-v1" in shown
-
-
 @pytest.mark.parametrize("name", [name for name, options in OPTIONS.items() if hasattr(options, "PANELS")])
 def test_every_option_has_its_panel(name: str) -> None:
     options = OPTIONS[name]
@@ -71,12 +57,6 @@ def test_every_option_has_its_panel(name: str) -> None:
     assert len(placed) == len(set(placed))
     assert {item.name for item in fields(options)} <= set(placed)
     assert next(iter(options.PANELS)) == "Options"
-
-
-def test_panels_name_options_that_there_are() -> None:
-    there = {item.name for options in OPTIONS.values() for item in fields(options)}
-    for options in OPTIONS.values():
-        assert {field for names in getattr(options, "PANELS", {}).values() for field in names} <= there
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,25 +70,6 @@ def test_examples_are_understood(name: str, commands: dict[str, Any]) -> None:
         words = words[len(name.split()) :]
         commands[name].make_context(name, words if name == "run" else spread_lists(words, flags))
         assert example in commands[name].epilog.split("\n\n")
-
-
-def test_train_has_an_example_for_each_panel(commands: dict[str, Any]) -> None:
-    flags = {part: item.name for item in fields(TrainOptions) for part in item.metadata["flags"]}
-    panels = {field: title for title, names in TrainOptions.PANELS.items() for field in names}
-    used = {panels[flags[word]] for example in EXAMPLES["train"] for word in example.split() if word in flags}
-    assert used == set(TrainOptions.PANELS)
-
-
-def test_the_folder_of_logs_has_one_name_everywhere() -> None:
-    of_logs = {
-        name: item.metadata["flags"]
-        for name, options in OPTIONS.items()
-        for item in fields(options)
-        if "-f" in item.metadata["flags"]
-    }
-    assert {"train", "tune", "enjoy", "evaluate", "plot", "push-to-hub"} <= of_logs.keys()
-    for name, flags in of_logs.items():
-        assert flags[0] == "--log-folder", name
 
 
 @pytest.mark.parametrize(
@@ -133,12 +94,6 @@ def test_shells_complete(
         main([])
     assert not stopped.value.code
     assert offered in capsys.readouterr().out.split()
-
-
-def test_completion_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "--install-completion" in capsys.readouterr().out
 
 
 def test_help_lists_every_command_with_its_sentence(
@@ -205,7 +160,3 @@ def test_help_and_mistakes_in_names_do_not_wait_for_pytorch(
     assert code == (2 if said else 0), errors
     assert said in errors
     assert "Traceback" not in errors
-
-
-def test_the_project_of_trackers_is_our_own() -> None:
-    assert TrainOptions().wandb_project_name == "polyak"

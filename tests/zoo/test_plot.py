@@ -83,13 +83,6 @@ def test_evaluations_are_joined_by_step(tmp_path: Path, capsys: pytest.CaptureFi
         plot(options)
 
 
-def test_equal_grids_are_joined_without_a_word(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, [1.0], [[level], [level]]) for name, level in (("a", 1.0), ("b", 3.0))]
-    curve = evaluation_curve(runs, "reward")
-    assert curve is not None
-    assert (curve.remark, curve.x.tolist(), curve.y.tolist()) == ("", [100, 200], [2.0, 2.0])
-
-
 @pytest.mark.parametrize(
     ("seconds", "unit"), [(30, "Seconds"), (119, "Seconds"), (121, "Minutes"), (7100, "Minutes"), (7300, "Hours")]
 )
@@ -126,16 +119,6 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
             plot(PlotOptions(algos=["sca"], envs=envs, **common))  # type: ignore[arg-type]
         assert str(raised.value).startswith(begin)
         assert str(raised.value).endswith(f" There are none of sca. Did you mean 'sac'?{everything}")
-
-
-def test_without_an_environment_the_runs_are_listed(tmp_path: Path) -> None:
-    for run in ("ppo/CartPole-v1_1", "ppo/CartPole-v1_2", "ppo/ALE-Pong-v5_1", "sac/Pendulum-v1_3"):
-        write_run(tmp_path / run, [1.0])
-    with pytest.raises(ZooError) as raised:
-        plot(PlotOptions(folders=[str(tmp_path)]))
-    lines = str(raised.value).splitlines()
-    assert lines[0].startswith("Which environment? Give --env.")
-    assert lines[2:] == [f"  {tmp_path}/ppo: ALE-Pong-v5 (1), CartPole-v1 (2)", f"  {tmp_path}/sac: Pendulum-v1 (1)"]
 
 
 # -- the mean of runs, and what the image shows of it ----------------------------------------------------------------
@@ -242,14 +225,6 @@ def test_a_legend_lies_within_the_images(n_algos: int, fontsize: float) -> None:
         with look.applied():
             figure = draw_curves(panels, "x", "y", look)
             assert inside(figure, legend_of(figure))
-
-
-def test_plot_train_names_ten_runs_within_the_images(tmp_path: Path, drawn: list[Figure]) -> None:
-    for number in range(10):
-        write_run(tmp_path / "ppo" / f"X-v0_{number + 1}", [1.0, 2.0])
-    plot(options(tmp_path, kind="training", algos=["ppo"]))
-    assert [text.get_text() for text in legend_of(drawn[0]).get_texts()] == [f"PPO {i + 1}" for i in range(10)]
-    assert inside(drawn[0], legend_of(drawn[0]))
 
 
 @pytest.mark.parametrize(
@@ -417,19 +392,3 @@ def test_the_images_of_training(logs: Path, drawn: list[Figure], capsys: pytest.
     assert line.get_xdata().tolist() == [1, 2, 3]  # type: ignore[union-attr]
     assert line.get_ydata().tolist() == [1.0, 1.5, 2.5]  # type: ignore[union-attr]
     assert figure.axes[0].xaxis.label.get_fontsize() == 9.0
-
-
-def test_a_window_opens_where_there_is_a_screen(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import matplotlib.pyplot as plt
-
-    plt.close("all")  # figures that tests before this one left open
-    shown = []
-    monkeypatch.setattr("polyak.zoo.plots.plot.can_show", lambda: True)
-    monkeypatch.setattr(plt, "show", lambda: shown.append(plt.get_fignums()))
-    assert plot(PlotOptions("training", ["ppo"], ["A-v0"])) == []
-    assert len(shown[0]) == 1
-    assert not plt.get_fignums(), "windows are closed afterwards"
-    assert not list(logs.parent.glob("*.png"))
-    (path,) = plot(PlotOptions("training", ["ppo"], ["A-v0"], output="out/x.svg"))
-    assert "<svg" in path.read_text()[:1000]
-    assert len(shown) == 1

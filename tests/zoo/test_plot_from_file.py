@@ -13,7 +13,6 @@ from polyak.zoo.plots.curves import Curve
 from polyak.zoo.plots.plot import PlotOptions, plot
 from polyak.zoo.plots.results import (
     Results,
-    Table,
     names_for_readers,
     read_results,
     results_table,
@@ -198,23 +197,3 @@ def test_methods_are_called_by_what_sets_them_apart() -> None:
     assert names("PPO-a/", "PPO-a") == ["PPO-a/", "PPO-a"], "two of one name would be one"
     assert names("PPO-logs/", "my method") == ["PPO-logs/", "my method"]
     assert names("ours-fast", "ours-slow") == ["ours-fast", "ours-slow"]
-
-
-def test_markdown_has_the_layout_of_the_zoo() -> None:
-    table = Table(["Environments", "TQC"], [["", "logs/"], ["parking-v0", "-144 +/- 0"]])
-    assert table.markdown().splitlines() == [
-        "|Environments|   TQC    |",
-        "|------------|----------|",
-        "|            |logs/     |",
-        "|parking-v0  |-144 +/- 0|",
-    ]
-
-
-def test_images_say_the_level_of_their_intervals(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.figure import Figure
-
-    drawn: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kwargs: drawn.append(self))
-    write_file("in.pkl")
-    plot(PlotOptions("file", input="in.pkl", skip_timesteps=True, ci_size=0.975))
-    assert "(mean, 97.5% interval)" in drawn[0].axes[0].get_ylabel()

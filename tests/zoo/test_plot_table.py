@@ -101,16 +101,6 @@ def test_with_a_name_it_writes_a_file_and_a_images(here: Path, capsys: pytest.Ca
     assert sorted(path.name for path in Path("out").iterdir()) == ["mine.pkl", "mine.svg"], "no partial file is left"
 
 
-def test_without_a_name_and_a_screen_it_says_where_the_images_is(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_runs(here / "logs", "ppo", "A-v0", 2, 100)
-    plot(options("A-v0", algos=["ppo"], no_display=False))
-    assert "Wrote all_plots.png" in capsys.readouterr().out
-    assert Path("all_plots.png").stat().st_size > 1000
-    assert not list(here.glob("*.pkl"))
-
-
 def test_a_window_opens_where_there_is_a_screen(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib.pyplot as plt
 
@@ -175,21 +165,6 @@ def test_missing_runs_are_named_and_left_out(here: Path, capsys: pytest.CaptureF
     assert "no evaluations (results) of sca on A-v0 under logs. Did you mean 'sac'?" in captured.err
     assert "A-v0_3/evaluations.npz cannot be read" in captured.err
     assert captured.out.splitlines()[5].replace(" ", "") == "|Z-v0|-|-|"
-
-
-def test_short_runs_are_left_out_and_unequal_steps_joined(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ppo = here / "logs/ppo"
-    write_run(ppo / "A-v0_1", [1.0], [[1.0], [2.0], [3.0], [4.0]])
-    write_run(ppo / "A-v0_2", [1.0], [[1.0], [2.0], [3.0], [4.0]])
-    write_run(ppo / "A-v0_3", [1.0], [[50.0], [50.0]])  # killed half-way
-    write_run(ppo / "A-v0_4", [1.0], [[2.0], [4.0]], every=200)  # evaluated half as often
-    found = plotted(options("A-v0", algos=["ppo"]))["A-v0"]["PPO-logs"]
-    said = capsys.readouterr().err
-    assert "left out run 3 (ended before the others)." in said
-    assert "interpolated" in said
-    assert found.n_runs == 3
-    np.testing.assert_allclose(found.y, found.x / 100)
-    assert found.x.tolist() == [200, 300, 400]
 
 
 def test_limits_on_steps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,12 +238,3 @@ def test_mistakes_are_named_before_anything_is_written(here: Path, wrong: dict[s
     with pytest.raises(ZooError, match=message):
         plot(PlotOptions(**({"kind": "table", "envs": ["A-v0"], "algos": ["ppo"], "no_display": True} | wrong)))
     assert set(here.rglob("*")) == before
-
-
-@pytest.mark.parametrize("name", ["all-plots", "all_plots"])
-def test_the_command_is_spelled_either_way(here: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    write_runs(here / "logs", "ppo", "A-v0", 1, 100)
-    with pytest.raises(SystemExit) as stopped:
-        main([name, "-a", "ppo", "-e", "A-v0", "-f", "logs", "--no-display"])
-    assert not stopped.value.code
-    assert "|A-v0" in capsys.readouterr().out

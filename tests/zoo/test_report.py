@@ -11,7 +11,7 @@ import pytest
 from polyak.evaluation import mean_interval, success_interval
 from polyak.zoo.errors import ZooError
 from polyak.zoo.report import figures as figures_module
-from polyak.zoo.report.figures import figures_of, group_runs, read_page, rounded
+from polyak.zoo.report.figures import figures_of, group_runs, read_page
 from polyak.zoo.report.groups import differing, flatten, labels, what_counts
 from polyak.zoo.report.page import ReportOptions, json_in_html, report
 from polyak.zoo.report.runs import Run, find_runs, read_run, read_table, time_split
@@ -30,10 +30,6 @@ def only_panel(logs: Path, name: str = "return") -> dict[str, object]:
     (figure,) = (figure for figure in figures_of(runs_in(logs)) if figure["name"] == name)
     (panel,) = figure["panels"]
     return panel
-
-
-def test_rounded_numbers_are_json() -> None:
-    assert rounded(np.array([1.234567, 123456.7, np.nan, np.inf, -np.inf])) == [1.2346, 123460.0, None, None, None]
 
 
 def test_differing_settings() -> None:
@@ -111,25 +107,6 @@ def test_the_steps_are_those_that_were_asked_for(tmp_path: Path) -> None:
         (run / "X-v0" / "args.yml").write_text(json.dumps({"algo": "ppo", "n_timesteps": given}))
     steps = [run.settings["n_timesteps"] for run in runs_in(tmp_path)]
     assert steps == ["15000", "100000.0", "100000.0", "100000.0"]
-
-
-def test_the_title_says_what_was_trained(tmp_path: Path) -> None:
-    def heading(*places: str) -> str:
-        logs = tmp_path / str(len(list(tmp_path.iterdir())))
-        for number, place in enumerate(places, start=1):
-            algo, _, env = place.partition(" ")
-            run = write_run(logs / algo / f"{env}_{number}", [1.0])
-            (run / "X-v0").rename(run / env)
-            (run / env / "args.yml").write_text(json.dumps({"algo": algo, "env": env}))
-        page = report(ReportOptions(str(logs), str(tmp_path / "report.html"))).read_text()
-        (found,) = re.findall(r"<h1>(.*)</h1>", page)
-        assert f"<title>{found} · polyak</title>" in page
-        return found
-
-    assert heading("ppo A-v0", "ppo A-v0") == "PPO on A-v0"
-    assert heading("ppo A-v0", "sac B-v0") == "PPO and SAC on A-v0 and B-v0"
-    assert heading("ppo A-v0", "sac A-v0", "td3 A-v0", "ddpg A-v0") == "4 algorithms on A-v0"
-    assert heading(f"ppo {'A' * 50}-v0") == "PPO on 1 environment"
 
 
 def test_runs_that_differ_in_their_seed_are_one_group(tmp_path: Path) -> None:
@@ -265,12 +242,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_rows_before_a_cut_one_are_shown(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "ppo" / "X-v0_1", [1.0, 2.0, 3.0])
-    _cut(run / "0.monitor.csv")
-    assert only_run(tmp_path).curves["return"].y.tolist() == [1.0, 1.5]
-
-
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
@@ -314,23 +285,6 @@ def test_videos_are_embedded_within_the_limit(tmp_path: Path) -> None:
     assert len(re.findall("<(?:video|img) ", page)) == 2
     assert "videos/big.mp4, 3 MB: left out (--video-limit)" in page
     assert "link.mp4</td>" in page, "among what could not be read"
-
-
-@pytest.mark.slow
-def test_a_million_rows_are_a_small_page(tmp_path: Path) -> None:
-    run = tmp_path / "ppo" / "X-v0_1"
-    run.mkdir(parents=True)
-    n = 1_000_000
-    row = "\n".join(f"{i % 97}.5,{i % 13 + 1},{{}}" for i in range(1000))
-    # Time grows by a thousand rows at a time: the file is made by repetition, not by a loop over rows.
-    blocks = [row.replace("{}", f"{k}.25") for k in range(n // 1000)]
-    header = json.dumps({"t_start": 0.0, "env_id": "X-v0"})
-    (run / "0.monitor.csv").write_text(f"#{header}\nr,l,t\n" + "\n".join(blocks) + "\n")
-    assert only_run(tmp_path).facts["Episodes"] == "1,000,000"
-    (curve,) = only_panel(tmp_path)["data"]  # type: ignore[misc]
-    assert len(curve["x"]) == 300
-    assert curve["x"][-1] == (np.arange(1000) % 13 + 1).sum() * (n // 1000)
-    assert len(json.dumps(figures_of(runs_in(tmp_path)))) < 60_000
 
 
 @pytest.mark.parametrize(

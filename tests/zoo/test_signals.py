@@ -70,8 +70,9 @@ def train(at: int, number: int, folder: Path, n: int = 64) -> subprocess.Complet
     return polyak(["train", *how, "-f", "logs", "--eval-freq", "-1", *SMALL], folder)
 
 
-@pytest.mark.parametrize("module", ["typer", "polyak.zoo.train", "gymnasium", "torch"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("module", "number"), [("typer", signal.SIGTERM), ("polyak.zoo.train", signal.SIGINT), ("torch", signal.SIGTERM)]
+)
 def test_a_signal_while_modules_are_imported_is_one_line(module: str, number: signal.Signals, tmp_path: Path) -> None:
     program = AT_IMPORT.format(module=module, number=int(number), words=["train", "-n", "100"])
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)

@@ -1,1 +1,1 @@
-"""Parts of imitation learning: adversarial training and learned rewards."""
+"""Imitation learning: adversarial training and learned rewards."""

@@ -1,8 +1,8 @@
-"""Adversarial imitation: a model is rewarded for steps that a second network cannot distinguish from demonstrations.
+"""Adversarial imitation: a policy is rewarded for steps that a discriminator cannot distinguish from demonstrations.
 
-The acting model, the *generator*, is any algorithm that learns from experience, in the user's environment with learned
-rewards. The reward network is trained here. The generator collects and learns, then the reward network learns to
-distinguish its steps from the demonstrated ones, and so on.
+The acting model, the *generator*, is any algorithm that learns online, in the user's environment with learned rewards.
+The reward network is trained here. The generator collects and learns, then the reward network learns to distinguish its
+steps from demonstrations, repeatedly.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -60,73 +60,74 @@ Penalty = Literal["interpolated", "expert"]
 
 @dataclass(eq=False, repr=False)
 class AdversarialImitation(Algorithm):
-    """Algorithms that learn a reward from demonstrations, and an actor from that reward.
+    """Base class of algorithms that learn a reward from demonstrations, and a policy from that reward.
 
-    ``learn`` counts environment steps. Logged returns of episodes are those of the environment's own rewards, which
-    nothing learns from; returns of the learned reward are ``rollout/ep_learned_rew_mean``.
+    ``learn`` counts environment steps. Logged returns are those of the environment's own rewards, which are not used
+    for training; returns of the learned reward are ``rollout/ep_learned_rew_mean``.
     """
 
     policy: Becomes[str | type[Policy], Policy] = later()
-    """That of the generator: ``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the
-    policy itself."""
+    """The generator's policy: ``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; after
+    construction the policy itself."""
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
-    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
-    vectorised environment with every wrapper."""
+    """An environment, a vector of environments, or a registered name; ``None`` for a model that only predicts. After
+    construction the vectorised environment with every wrapper."""
     learning_rate: LearningRate = 1e-3
-    """Step size of the reward network's optimizer: a number, or a function of the remaining progress (1 at the start,
-    0 at the end). That of the generator stands in ``generator_kwargs``."""
+    """Learning rate of the reward network: a number, or a function of the remaining progress (1 at the start, 0 at the
+    end). That of the generator is in ``generator_kwargs``."""
     _: KW_ONLY
     policy_kwargs: WithNetworks[dict[str, Any] | None] = None
-    """Arguments of the generator's policy, and of its optimizer."""
+    """Arguments of the generator's policy and of its optimizer."""
     device: OnDevice = later("auto")
-    """``"cpu"``, ``"cuda"`` or another torch device, of the generator and the reward network; ``"auto"`` takes the one
+    """``"cpu"``, ``"cuda"`` or another torch device, for the generator and the reward network; ``"auto"`` takes the one
     that should be faster for the generator."""
     compile: Compiled = "auto"
-    """Run gradient steps of both as compiled programs: the same numbers to rounding. ``"auto"`` does so in long runs,
-    ``True`` always, or fails; ``False`` never."""
+    """Run gradient steps of both as compiled programs, with equal results up to rounding. ``"auto"`` does so in long
+    runs, ``True`` always, or fails; ``False`` never."""
     precision: Precision = "float32"
-    """``"bfloat16"`` lets layers multiply in half precision while they learn. For large networks on a GPU."""
+    """``"bfloat16"`` computes layers in half precision during gradient steps. Useful for large networks on a GPU."""
     demonstrations: Dataset | None = None
-    """The demonstrations. Their rewards are not read; a model that only predicts needs none, and files hold none."""
+    """The demonstrations; their rewards are not used. A model that only predicts needs none, and files do not hold
+    them."""
     generator: NewModel[Becomes[str | type[NetworkAlgorithm], Any]] = later("ppo")
-    """The algorithm that learns from the learned reward: a name or a class of an algorithm that acts; afterwards the
-    model itself, whose environment is yours with learned rewards."""
+    """The algorithm that learns from the learned reward: a name or a class of an online algorithm; after construction
+    the model itself, whose environment is the user's with learned rewards."""
     generator_kwargs: Annotated[
         Arguments | None, Fixed("set it on model.generator, such as model.generator.batch_size = 64.")
     ] = None
-    """Arguments of the generator besides policy, environment, ``policy_kwargs``, ``device``, ``seed`` and similar ones,
-    which are those of this model."""
+    """Arguments of the generator, except policy, environment, ``policy_kwargs``, ``device``, ``seed`` and similar ones,
+    which are shared with this model."""
     demo_batch_size: Count = 256
-    """Demonstrated steps in one minibatch of the reward network, with as many of the generator's."""
+    """Demonstrations per minibatch of the reward network, with as many steps of the generator."""
     n_disc_updates_per_round: Count = 8
-    """Gradient steps of the reward network in a round."""
+    """Gradient steps of the reward network per round."""
     steps_per_round: Reload[Count | None] = None
-    """Environment steps between two rounds; ``None``: one rollout of a generator that has rollouts, else 500."""
+    """Environment steps between two rounds; ``None``: one rollout of an on-policy generator, otherwise 500."""
     experience_size: Reload[Count | None] = None
-    """Number of the generator's latest steps from which minibatches are drawn; ``None``: those of one round."""
+    """Number of the generator's latest steps that minibatches are drawn from; ``None``: those of one round."""
     use_state: WithNetworks[bool] = True
     """Whether the reward depends on the state."""
     use_action: WithNetworks[bool] = True
-    """Whether it depends on the action."""
+    """Whether the reward depends on the action."""
     use_next_state: WithNetworks[bool] = False
-    """Whether it depends on the next state."""
+    """Whether the reward depends on the next state."""
     use_done: WithNetworks[bool] = False
-    """Whether it depends on whether the next state is terminal."""
+    """Whether the reward depends on the next state being terminal."""
     reward_kwargs: WithNetworks[Arguments | None] = None
     """Further arguments of the reward network (``net_arch``, ``activation_fn``, ``features_extractor_class``,
     ``normalize_inputs`` ...): see :class:`~polyak.nn.networks.rewards.RewardNet`."""
     gradient_penalty: NonNegative = 1.0
-    """Weight of a penalty on the gradient of the reward network by its inputs; 0 computes none. Without it the network
+    """Weight of a penalty on the reward network's gradient with respect to its inputs; 0: none. Without it the network
     soon separates all steps, and its reward gives the generator no direction."""
     penalty: Penalty = "interpolated"
-    """Where the gradient is penalised: between demonstrated and generated steps, for its norm's distance from 1
-    (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
+    """The gradient penalty: squared distance of the norm from 1 between demonstrated and generated steps (WGAN-GP,
+    arXiv:1704.00028), or squared norm at demonstrations (R1, arXiv:1801.04406)."""
 
     loop: ClassVar[Callable[..., Loop]] = ImitationLoop
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
     made_of: ClassVar[MadeOf] = {"kept": partial(KeptWithExperience, names={"round_began": "_round_began"})}
     learner_class: ClassVar[type[Learner]]
-    """What improves the reward network."""
+    """The learner class of the reward network."""
     engine = Held[Engine | None]("host.engine")
     """Runs the gradient steps of the reward network as compiled programs."""
     steps_environments: ClassVar[bool] = False
@@ -135,21 +136,22 @@ class AdversarialImitation(Algorithm):
     """The generator's latest steps, actions in the environment's units."""
     _rewarding = cast("VecLearnedReward | None", None)
     _round_began = 0
-    """Environment steps when the last round was over."""
+    """Environment steps at the end of the last round."""
 
-    # -- what an algorithm writes --------------------------------------------------------------------------------------
+    # -- methods that subclasses override
+    # ---------------------------------------------------------------------------------
 
     @property
     def reward(self) -> RewardFunction:
-        """The learned reward, for :func:`~polyak.envs.with_reward`. It changes while the model learns."""
+        """The learned reward, for :func:`~polyak.envs.with_reward`. It changes during training."""
         raise NotImplementedError
 
     def _rewards(self, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> np.ndarray:
-        """The generator's rewards [B], of observations and actions in the environment's units."""
+        """Returns the generator's rewards [B] of observations and actions in the environment's units."""
         return self.reward(observations, actions, next_observations, terminated)
 
     def _log_probs(self, observations: Any, actions: np.ndarray) -> Tensor:
-        """[B] log-densities by the generator, where the learner needs them."""
+        """Returns log-densities [B] under the generator, if the learner needs them, otherwise zeros."""
         return torch.zeros(len(actions))
 
     # -- construction --------------------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ class AdversarialImitation(Algorithm):
         super().__post_init__(_init_setup_model)
 
     def _read_arguments(self) -> None:
-        """Make the generator, without an environment."""
+        """Create the generator, without an environment."""
         super()._read_arguments()
         self.policy_kwargs = dict(self.policy_kwargs or {})
         shared = ("policy_kwargs", "compile", "precision", "seed", "verbose", "stats_window_size")
@@ -178,7 +180,7 @@ class AdversarialImitation(Algorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        if isinstance(self.generator, NetworkAlgorithm):  # that has been made, and does not change
+        if isinstance(self.generator, NetworkAlgorithm):  # it has been created, and does not change
             return
         chosen = cast("str | type[Any]", self.generator)
         found = get(chosen) if isinstance(chosen, str) else chosen
@@ -207,7 +209,7 @@ class AdversarialImitation(Algorithm):
         self._act_in(vec_env)
 
     def _act_in(self, env: VecEnv | None) -> None:
-        """The generator has got its environment, which is this one with learned rewards."""
+        """Take over spaces and statistics after the generator got ``env`` with learned rewards."""
         generator = self.generator
         self._put(env=env)
         self.n_envs, self.normalisation = generator.n_envs, generator.normalisation
@@ -215,7 +217,7 @@ class AdversarialImitation(Algorithm):
         self._check_demonstrations()
 
     def _with_learned_reward(self, env: VecEnv) -> VecEnv:
-        """The user's environment with learned rewards."""
+        """Returns the user's environment with learned rewards."""
 
         def wrap(venv: VecEnv) -> VecEnv:
             self._rewarding = VecLearnedReward(venv, self._rewards, self._keep_step)
@@ -256,11 +258,11 @@ class AdversarialImitation(Algorithm):
             self._make_experience()
 
     def make_policy(self) -> Callable[[], Any]:
-        """A picklable recipe of the network that is learned here; the generator has the policy."""
+        """Returns a picklable recipe of the reward network; the generator has the policy."""
         raise NotImplementedError
 
     def learner_factory(self) -> Callable[[], Learner]:
-        """A picklable recipe for the learner of the reward network."""
+        """Returns a picklable recipe of the reward network's learner."""
         values = {name: getattr(self, name) for name in self.learner_class.declared_tunables()}
         rate, optimizer = value_of("learning_rate", self.lr_schedule, 1), OptimizerRecipe(torch.optim.Adam)
         return LearnerRecipe(self.learner_class, self.make_policy(), optimizer, rate, values)
@@ -270,7 +272,7 @@ class AdversarialImitation(Algorithm):
         self.policy = self.generator.policy
 
     def _make_experience(self) -> None:
-        """Make the buffer of the generator's steps."""
+        """Create the buffer of the generator's steps."""
         size = max(self.experience_size or self._round, self.n_envs)
         self.experience = ReplayBuffer(size, self.observation_space, self.action_space, "cpu", self.n_envs)
 
@@ -298,7 +300,7 @@ class AdversarialImitation(Algorithm):
         return model.n_steps * model.n_envs if isinstance(model, OnPolicyAlgorithm) else OFF_POLICY_ROUND
 
     def _network_arguments(self) -> dict[str, Any]:
-        """Arguments of the reward network besides its spaces."""
+        """Returns the arguments of the reward network except its spaces."""
         used = {
             "use_state": self.use_state,
             "use_action": self.use_action,
@@ -376,12 +378,11 @@ class AdversarialImitation(Algorithm):
         )
 
     def _show_rewards(self) -> None:
-        """Before a file is written in the middle of a rollout, whose last step may not be stored yet: fill in the
-        rewards of its steps, and change nothing else."""
+        """Fill in the rewards of a partial rollout before a file is written; its last step may not be stored yet."""
         collection = self.generator._collection
         if self._rewarding is None or collection is None or not len(rewards := self._rewarding.owed()):
             return
-        buffer: Any = getattr(self.generator, "rollout_buffer")  # noqa: B009  # of those whose rewards may follow
+        buffer: Any = getattr(self.generator, "rollout_buffer")  # noqa: B009  # only rollouts may lack rewards
         stored = len(rewards)
         if collection.pending is not None:
             stored -= 1
@@ -394,7 +395,7 @@ class AdversarialImitation(Algorithm):
     acting_graph = Through("generator", NetworkAlgorithm.acting_graph)
 
     def get_parameters(self) -> dict[str, Any]:
-        """Those of the generator, and ``"reward"`` and ``"reward.optimizer"`` of the reward network."""
+        """Returns those of the generator, and the reward network's as ``"reward"`` and ``"reward.optimizer"``."""
         own = parameters(self.learner)
         names = {"policy": "reward", "reward.optimizer": "reward.optimizer"}
         return {**self.generator.get_parameters(), **{names[name]: value for name, value in own.items()}}
@@ -444,7 +445,7 @@ class AdversarialImitation(Algorithm):
             saved.replay |= prefixed("experience", arrays)
 
     def _save_statistics(self, saved: Saved) -> None:
-        """Nothing: they are in the generator's part."""
+        """Does nothing: statistics are in the generator's part."""
 
     def _enter(self, saved: Saved, env: Any) -> None:
         generator = self.generator
@@ -459,7 +460,7 @@ class AdversarialImitation(Algorithm):
 
     def _load_state(self, saved: Saved) -> None:
         checkpoint.restore(self.generator, saved.part("generator"))
-        self.ep_info_buffer.clear()  # which both have, and which are in the file twice
+        self.ep_info_buffer.clear()  # shared by both, so that the file holds them twice
         self.ep_success_buffer.clear()
         super()._load_state(saved)
         restore(self.learner, saved.without("generator"))
@@ -478,7 +479,7 @@ class AdversarialImitation(Algorithm):
 
 
 def _transposed(theirs: Any, ours: Any) -> bool:
-    """Whether channels-last images of one space are those of the other with channels first."""
+    """Whether one space's channels-last images are the other's channels-first images, transposed."""
     try:
         return ours == VecTransposeImage.transpose_space(theirs)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A learned reward as an object: a function of steps, which can be saved and used in other environments."""
+"""A learned reward as a function of steps, which can be saved and used in other environments."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {"positive": positive, "negative"
 
 
 class RewardFunction:
-    """A reward network as a function of numpy arrays, to be given to :func:`~polyak.envs.with_reward`.
+    """A reward network as a function of numpy arrays, for :func:`~polyak.envs.with_reward`.
 
-    It shares the network and changes while the network learns; a :meth:`copy` does not.
+    It shares the network and changes while the network is trained; a :meth:`copy` does not.
 
     Args:
-        network: gives one number for each step.
+        network: returns one number per step.
         form: function of that number x: ``"logit"`` x, ``"positive"`` softplus(x), ``"negative"`` -softplus(-x).
-        arguments: with which the network was built besides its spaces, so that it can be saved.
+        arguments: of the network except its spaces, so that it can be saved.
 
     Attributes:
-        observation_space, action_space: of the environments for which it is defined.
+        observation_space, action_space: of the environments that it is defined for.
     """
 
     def __init__(self, network: RewardNet, form: RewardForm = "logit", arguments: dict[str, Any] | None = None) -> None:
@@ -61,26 +61,26 @@ class RewardFunction:
 
     @torch.no_grad()
     def __call__(self, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> np.ndarray:
-        """Rewards [B] float32 of steps.
+        """Returns the rewards [B] float32 of steps.
 
         Args:
-            observations: [B, ...] as environments give them.
+            observations: [B, ...] as environments return them.
             actions: [B, ...] as environments take them.
-            next_observations: [B, ...] the true successors.
-            terminated: [B] whether those are terminal.
+            next_observations: [B, ...] the true successors, also at the end of an episode.
+            terminated: [B] whether the successors are terminal.
         """
         return FORMS[self.form](scored(self.network, observations, actions, next_observations, terminated)).numpy(
             force=True
         )
 
     def copy(self) -> Self:
-        """The same function with a copy of the network."""
+        """Returns the same function with a copy of the network."""
         network = type(self.network)(self.observation_space, self.action_space, **self.arguments)
         network.load_state_dict(self.network.state_dict())
         return type(self)(network, self.form, self.arguments)
 
     def save(self, path: Any) -> None:
-        """Write it to one file. Nothing in it runs when it is loaded.
+        """Write it to one file. Loading the file does not run code from it.
 
         Args:
             path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
@@ -92,7 +92,7 @@ class RewardFunction:
 
     @classmethod
     def load(cls, path: Any, *, trust: bool = False) -> Self:
-        """Read what :meth:`save` wrote.
+        """Read a file of :meth:`save`.
 
         Args:
             path: a path or a file opened for reading.
@@ -101,7 +101,7 @@ class RewardFunction:
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: it is not such a file, or it is damaged.
+            ValueError: the file is not a reward function, or is damaged.
         """
         saved = checkpoint.read(path, kind=KIND, trust=trust)
         with checkpoint.damage_named(path):
@@ -121,7 +121,7 @@ class RewardFunction:
 
 
 def scored(network: Any, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> Tensor:
-    """The output of a reward network for steps given as arrays: [B]."""
+    """Returns the output [B] of a reward network for steps in arrays."""
     device = network.device
     obs, _ = network.obs_to_tensor(observations)
     then = network.obs_to_tensor(next_observations)[0] if network.needs_next else None

@@ -1,4 +1,4 @@
-"""Rounds of adversarial imitation: a generator acts and learns, then the reward network learns from its steps."""
+"""Rounds of adversarial imitation: the generator acts and learns, then the reward network learns from its steps."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,33 +18,33 @@ from polyak.schedules import value_of
 from polyak.warning import advise
 
 OFF_POLICY_ROUND = 500
-"""Environment steps between two rounds where the generator's loop has no rollouts."""
+"""Environment steps between two rounds of a generator without rollouts."""
 
 
 class Comparison(NamedTuple):
-    """A minibatch: B / 2 demonstrated steps, then B / 2 of the generator's."""
+    """A minibatch: B / 2 demonstrations, then B / 2 steps of the generator."""
 
     observations: Any
     """[B, ...] raw, or a dict of these."""
     actions: Tensor
     """[B, ...] in the environment's units."""
     next_observations: Any
-    """[B, ...] raw, or a dict of these; None where they are not read."""
+    """[B, ...] raw, or a dict of these; None if they are not used."""
     terminated: Tensor
-    """[B] float32, 1 where the next state is terminal."""
+    """[B] float32, 1 if the next state is terminal."""
     expert: Tensor
-    """[B] float32, 1 for demonstrated steps."""
+    """[B] float32, 1 for demonstrations."""
     log_probs: Tensor
-    """[B] log-densities of the actions by the present generator, where they are needed; else 0."""
+    """[B] log-densities of the actions under the present generator, if they are needed; otherwise 0."""
 
 
 class ImitationLoop:
-    """Lets a generator act and learn, and improves the reward round by round.
+    """Lets the generator act and learn, and trains the reward network in rounds.
 
     Args:
         model: owns the generator.
-        callback: of the model.
-        log_interval: of the generator.
+        callback: the model's.
+        log_interval: the generator's.
     """
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
@@ -55,7 +55,7 @@ class ImitationLoop:
         self.between = engine_checks(model)
 
     def iterate(self) -> bool:
-        """An iteration of the generator, and a round where one is due. False: a callback asked to stop."""
+        """Run an iteration of the generator, and a round if one is due. Returns False if a callback stops training."""
         model, clock = self.model, self.model.clock
         going = self.generating.iterate()
         follow(model)
@@ -68,9 +68,9 @@ class ImitationLoop:
         return going
 
     def improve(self) -> None:
-        """A round: some gradient steps of the reward network, new rewards of stored steps, and what there is to log."""
+        """Run a round: gradient steps of the reward network, new rewards of stored steps, and logs."""
         model = self.model
-        # The rate is logged by the round, under a name that the generator does not use.
+        # The learning rate is logged under a name that the generator does not use.
         rate = value_of("learning_rate", model.lr_schedule, model.clock.remaining)
         model.learner.set(learning_rate=rate)
         metrics: dict[str, list[Tensor]] = {}
@@ -98,8 +98,8 @@ class Relay(BaseCallback):
     """Forwards the generator's steps to the callbacks of the model that owns it.
 
     Args:
-        owner: of the generator.
-        callback: of the owner.
+        owner: the model that owns the generator.
+        callback: the owner's.
     """
 
     def __init__(self, owner: Any, callback: BaseCallback) -> None:
@@ -124,8 +124,8 @@ class Relay(BaseCallback):
         self.callback.on_rollout_start()
 
     def rewards_may_follow(self) -> bool:
-        """Whether no callback reads the rewards of single steps, so that those of a rollout can be computed at once:
-        the networks do not change meanwhile, and the numbers are the same."""
+        """Whether no callback reads the rewards of single steps, so that those of a rollout can be computed at once,
+        with equal results, since the networks do not change during the rollout."""
         generator = self.owner.generator
         if not isinstance(generator, OnPolicyAlgorithm) or isinstance(generator.rollout_buffer, EpisodeBuffer):
             return False
@@ -151,13 +151,13 @@ def follow(model: Any) -> None:
 
 
 def settle(model: Any, buffer: RolloutBuffer) -> None:
-    """Fill in the rewards of the latest steps of a rollout of the generator."""
+    """Fill in the rewards of the latest steps of a generator's rollout."""
     if len(rewards := model._rewarding.settle()):
         buffer.rewards[buffer.pos - len(rewards) : buffer.pos] = rewards
 
 
 def rewards_of_stored(model: Any, observations: Any, actions: np.ndarray, then: Any, terminated: Any) -> np.ndarray:
-    """The rewards [B] of rows of a replay buffer, whose actions are in the network's units."""
+    """Returns the rewards [B] of rows of a replay buffer, whose actions are in the network's units."""
     codec = model.policy.codec
     taken = codec.to_env(actions.reshape(-1, *codec.shape))
     found: np.ndarray = model._rewards(of_space(model, observations), taken, of_space(model, then), terminated)
@@ -165,7 +165,7 @@ def rewards_of_stored(model: Any, observations: Any, actions: np.ndarray, then: 
 
 
 def comparison(model: Any) -> Comparison:
-    """A minibatch with as many demonstrated steps as steps of the generator."""
+    """Returns a minibatch with equal numbers of demonstrations and generator steps."""
     size, network, device = model.demo_batch_size, model.learner.policy, model.device
     shown = model.demonstrations.transitions(torch.randint(len(model.demonstrations), (size,)).numpy())
     filled = model.experience.size() * model.n_envs
@@ -189,7 +189,7 @@ def comparison(model: Any) -> Comparison:
 
 
 def of_space(model: Any, observations: Any) -> Any:
-    """Observations [B, ...] in the shape that the environment of a model gives them."""
+    """Reshapes observations [B, ...] to the shape of the model's observation space."""
     space = model.observation_space
     if isinstance(observations, dict):
         return {k: np.reshape(observations[k], (-1, *(s.shape or ()))) for k, s in space.spaces.items()}
@@ -198,12 +198,12 @@ def of_space(model: Any, observations: Any) -> Any:
 
 
 def joined(*observations: Any) -> Any:
-    """Observations one after another."""
+    """Concatenates batches of observations."""
     return mapped(lambda *parts: np.concatenate(parts), *observations)
 
 
 def warn_of_lengths(model: Any) -> None:
-    """Warn where episodes have different lengths: a reward of constant sign is then maximised by length alone."""
+    """Warn if episodes have different lengths: a reward of constant sign is then maximised by length alone."""
     demonstrations = model.demonstrations
     shown = set(demonstrations.lengths[demonstrations.terminated].tolist())
     met = {int(episode["l"]) for episode in model.ep_info_buffer}

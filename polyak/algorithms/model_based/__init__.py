@@ -1,1 +1,1 @@
-"""Parts of model-based learning: an ensemble that models the environment, its fit, plans and imagined steps."""
+"""Model-based learning: an ensemble of dynamics models, its fit, planning and imagined rollouts."""

@@ -1,10 +1,10 @@
-"""A model of an environment: an ensemble of networks, each with a distribution of the next state and the reward.
+"""A dynamics model: an ensemble of networks that predict distributions of the next state and the reward.
 
 Chua et al. 2018, "Deep Reinforcement Learning in a Handful of Trials using Probabilistic Dynamics Models" (PETS),
 arXiv:1805.12114, section 4 and appendix A.1; Janner et al. 2019, "When to Trust Your Model" (MBPO), arXiv:1906.08253,
 for the reward as a further output and for elites.
 
-Shapes: K members of the ensemble, E elites among them, B rows of each, S numbers of an observation, A of an action,
+Shapes: K members of the ensemble, E elites among them, B rows of each, S dimensions of an observation, A of an action,
 D = S + 1 of an output: the change of the observation, then the reward.
 """
 
@@ -29,24 +29,24 @@ Outcomes = Callable[[Tensor, Tensor, Tensor], Tensor]
 observations [B, ...] -> rewards [B], or whether the next states are terminal [B] bool."""
 
 LEAST_LOG_VAR, MOST_LOG_VAR = -10.0, 0.5
-"""Bounds of log-variances before any are learned."""
+"""Initial bounds of log-variances."""
 
 
 def soft_bounds(raw: Tensor, least: Tensor, most: Tensor) -> Tensor:
-    """A log-variance between two bounds, to which it comes smoothly: appendix A.1 of PETS. All broadcast."""
+    """Bounds a log-variance smoothly from both sides: appendix A.1 of PETS. All broadcast."""
     below = most - F.softplus(most - raw)
     return least + F.softplus(below - least)
 
 
 class Prediction(NamedTuple):
-    """The distribution of each row's outcome, in standardised units."""
+    """The predicted distribution of each row, in standardised units."""
 
     mean: Tensor
     """[K, B, D]"""
     log_var: Tensor
     """[K, B, D]"""
     logit: Tensor
-    """[K, B] of the probability that the next state is terminal."""
+    """[K, B] logit of the probability that the next state is terminal."""
 
 
 class Imagined(NamedTuple):
@@ -61,7 +61,7 @@ class Imagined(NamedTuple):
 
 
 class EnsembleLinear(nn.Module):
-    """K linear layers of equal size as one product of matrices: [K, B, inputs] -> [K, B, outputs].
+    """K linear layers of equal size as one batched matrix product: [K, B, inputs] -> [K, B, outputs].
 
     Args:
         n_members: K.
@@ -76,32 +76,32 @@ class EnsembleLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_members, 1, outputs))
 
     def forward(self, x: Tensor, members: Tensor | None = None) -> Tensor:
-        """The layers of ``members`` [E] alone, if there are any; ``None``: of all."""
+        """Applies the layers of ``members`` [E] only, or of all if ``None``."""
         if members is None:
             return torch.baddbmm(self.bias, x, self.weight)
         return torch.baddbmm(self.bias[members], x, self.weight[members])
 
 
 class DynamicsModel(Network):
-    """K networks, each of which reads a state and an action, and has Gaussians of the change of the state and of the
-    reward, and the probability that the episode terminates.
+    """K networks, each of which takes a state and an action, and predicts Gaussians of the state's change and the
+    reward, and the probability of termination.
 
-    Inputs and outputs are standardised by the statistics of the rows that it was fitted to. A learned termination is
-    the likelier of the two outcomes, and is imagined only if one was among these rows.
+    Inputs and outputs are standardised by the statistics of the training rows. A learned termination occurs if its
+    probability exceeds 1/2, and only if the training rows contain a termination.
 
     Args:
         observation_space: a Box of real numbers.
-        action_space: a Box of finite bounds. Actions come in the units of policies, in [-1, 1].
+        action_space: a Box with finite bounds. Actions are in the units of policies, in [-1, 1].
         n_members: K.
-        n_elites: E, the members that imagine: those with the least loss on the rows that they were not fitted to;
-            ``None``: all.
+        n_elites: E, the members that are used for imagination: those with the smallest loss on held-out rows; ``None``:
+            all.
         net_arch: widths of the hidden layers.
         activation_fn: follows every hidden layer.
-        reward_function: rewards, if they need not be learned.
-        termination_function: which next states are terminal, if that need not be learned.
+        reward_function: gives rewards; ``None``: they are learned.
+        termination_function: gives whether next states are terminal; ``None``: that is learned.
 
     Raises:
-        PolicyError: other spaces, or an argument out of range.
+        PolicyError: unsupported spaces, or an argument out of range.
     """
 
     input_mean: Tensor
@@ -109,9 +109,9 @@ class DynamicsModel(Network):
     target_mean: Tensor
     target_std: Tensor
     elites: Tensor
-    """[E] int64, which members they are."""
+    """[E] int64, indices of the elites."""
     terminates: Tensor
-    """[] bool, whether a row that it was fitted to ended in a terminal state."""
+    """[] bool, whether a training row ended in a terminal state."""
 
     def __init__(
         self,
@@ -156,7 +156,8 @@ class DynamicsModel(Network):
         self._numbers = make_codec(action_space, squash=True).numbers()
 
     def forward(self, observations: Tensor, actions: Tensor, members: Tensor | None = None) -> Prediction:
-        """What members say of observations [K, B, S] and actions [K, B, A]; ``members`` [E]: which, all by default."""
+        """Returns the members' predictions for observations [K, B, S] and actions [K, B, A]; ``members`` [E]: by
+        default all."""
         hidden = (torch.cat([observations, actions], -1) - self.input_mean) / self.input_std
         for layer in list(self.layers)[:-1]:
             hidden = self.activation(layer(hidden, members))
@@ -166,7 +167,7 @@ class DynamicsModel(Network):
         return Prediction(mean, log_var, logit.squeeze(-1))
 
     def targets(self, observations: Tensor, rewards: Tensor, next_observations: Tensor) -> Tensor:
-        """Standardised changes and rewards [..., B, D] of observations [..., B, S] and rewards [..., B]."""
+        """Returns standardised changes and rewards [..., B, D] of observations [..., B, S] and rewards [..., B]."""
         found = torch.cat([next_observations - observations, rewards.unsqueeze(-1)], -1)
         return (found - self.target_mean) / self.target_std
 
@@ -174,7 +175,7 @@ class DynamicsModel(Network):
     def standardise(
         self, observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor, terminated: Tensor
     ) -> None:
-        """Take statistics of rows [B, ...]; a column that is constant keeps its units."""
+        """Set the statistics from rows [B, ...]; a constant column is only centred."""
         changes = torch.cat([next_observations - observations, rewards.unsqueeze(-1)], -1)
         for name, rows in (("input", torch.cat([observations, actions], -1)), ("target", changes)):
             var, mean = torch.var_mean(rows, 0, correction=0)
@@ -185,12 +186,12 @@ class DynamicsModel(Network):
 
     @torch.no_grad()
     def advance(self, observations: Tensor, actions: Tensor, noise: Tensor | None = None) -> Imagined:
-        """One step of the environment, as each elite imagines it.
+        """Returns one step of the environment, as each elite imagines it.
 
         Args:
             observations: [E, B, S].
             actions: [E, B, A].
-            noise: [E, B, D] standard normal; ``None``: the means.
+            noise: [E, B, D] standard normal; ``None``: use the means.
         """
         members = None if self.n_elites == self.n_members else self.elites
         mean, log_var, logit = self(observations, actions, members)
@@ -205,7 +206,7 @@ class DynamicsModel(Network):
         return Imagined(next_observations, rewards, terminated)
 
     def _ask(self, function: Outcomes, observations: Tensor, actions: Tensor, then: Tensor) -> Tensor:
-        """A user's function of steps [E, B, ...], which is given them as one batch -> [E, B]"""
+        """Calls a user's function of steps [E, B, ...] on one flat batch. -> [E, B]"""
         shape, taken = self.observation_space.shape or (), actions.reshape(-1, *(self.action_space.shape or ()))
         bounds: dict[str, Any] = {name: torch.as_tensor(n).to(taken) for name, n in self._numbers.items()}
         taken = stretched(taken, **bounds, library=torch)

@@ -1,7 +1,7 @@
 """The fit of a :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`: maximum likelihood, with early stopping.
 
-Chua et al. 2018, arXiv:1805.12114 (PETS), and Janner et al. 2019, arXiv:1906.08253 (MBPO), whose early stopping by a
-holdout and whose elites these are. Members learn from the same rows: they differ by their initial weights and their
+Chua et al. 2018, arXiv:1805.12114 (PETS), and Janner et al. 2019, arXiv:1906.08253 (MBPO), whose early stopping on a
+holdout set and elites are used. Members are trained on the same rows: they differ by their initial weights and their
 minibatches, which are drawn with replacement.
 
 Shapes: K members, B rows, D = S + 1 outputs.
@@ -29,9 +29,9 @@ from polyak.nn.distributions.gaussian import HALF_LOG_2PI
 
 Share = Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1)]
 LEAST_GAIN = 0.01
-"""Decrease of a member's loss on the holdout, in nats a row, that counts as progress."""
+"""Decrease of a member's holdout loss, in nats per row, that counts as progress."""
 MOST_HELD = 5_000
-"""Rows of a holdout."""
+"""Largest number of rows in the holdout set."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -42,12 +42,12 @@ def likelihood_loss(mean: Tensor, log_var: Tensor, target: Tensor) -> Tensor:
 
 
 def termination_loss(logit: Tensor, terminated: Tensor) -> Tensor:
-    """-E[log p(terminated)] of each member, a Bernoulli's likelihood. logit, terminated [K, B] -> [K]"""
+    """-E[log p(terminated)] of each member, the Bernoulli log-likelihood. logit, terminated [K, B] -> [K]"""
     return F.binary_cross_entropy_with_logits(logit, terminated, reduction="none").mean(-1)
 
 
 def bounds_loss(least: Tensor, most: Tensor) -> Tensor:
-    """sum(most - least), which brings the bounds of log-variances together, appendix A.1 of PETS. [K, 1, D] -> []"""
+    """sum(most - least), which tightens the bounds of log-variances, appendix A.1 of PETS. [K, 1, D] -> []"""
     return (most - least).sum()
 
 
@@ -57,11 +57,11 @@ def bounds_loss(least: Tensor, most: Tensor) -> Tensor:
 def rows_of(
     buffers: Iterable[ReplayBuffer | None], device: torch.device, normalizer: Normalizer | None = None
 ) -> Transition:
-    """All steps in replay buffers as one batch [B, ...], whose discounts are 0 at a termination, else 1.
+    """Returns all steps in replay buffers as one batch [B, ...], with discounts 0 at terminations and 1 elsewhere.
 
     Args:
-        buffers: whose contents to take; ``None`` has none.
-        device: where to put them.
+        buffers: the replay buffers; ``None`` is skipped.
+        device: of the batch.
         normalizer: of observations and rewards.
     """
     kept = [buffer.contents() for buffer in buffers if buffer is not None and buffer.size() > 0]
@@ -82,12 +82,12 @@ def rows_of(
 
 
 def _flat(observations: TensorObs) -> Tensor:
-    assert isinstance(observations, Tensor)  # models read vectors
+    assert isinstance(observations, Tensor)  # models take vectors
     return observations
 
 
 def taken(rows: Transition, index: Tensor) -> Transition:
-    """Rows [R, ...] by their numbers, of any shape [...] -> [..., ...]"""
+    """Returns rows [R, ...] by indices of any shape [...] -> [..., ...]"""
     now, then = _flat(rows.observations), _flat(rows.next_observations)
     columns = now, rows.actions, rows.rewards, then, rows.discounts, rows.weights
     chosen: list[Any] = [column[index] for column in columns]
@@ -95,7 +95,7 @@ def taken(rows: Transition, index: Tensor) -> Transition:
 
 
 def model_optimizer() -> OptimizerRecipe:
-    """Adam, with a decay of weights of the order of the authors'."""
+    """Returns Adam with a weight decay similar to the authors'."""
     return OptimizerRecipe(torch.optim.Adam, {"weight_decay": 5e-5})
 
 
@@ -103,16 +103,16 @@ def model_optimizer() -> OptimizerRecipe:
 
 
 class Fit(NamedTuple):
-    """What a fit has done."""
+    """The result of a fit."""
 
     steps: int
     """Gradient steps made."""
     metrics: dict[str, list[Tensor]]
-    """Means over members, of each step or once, by log name."""
+    """Log name -> means over members, per gradient step or once."""
 
 
 class ModelLearner(Learner):
-    """Fits the model that its policy holds as ``model``, or that stands in the policy's place."""
+    """Fits a dynamics model: the policy's attribute ``model``, or the policy itself."""
 
     holdout: Tunable[float]
     patience: Tunable[int]
@@ -125,24 +125,24 @@ class ModelLearner(Learner):
 
     @property
     def model(self) -> DynamicsModel:
-        """The model."""
+        """The dynamics model."""
         return self.policy if isinstance(self.policy, DynamicsModel) else self.policy.model  # type: ignore[return-value]
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Descend the loss of all members, which share no parameter."""
+        """Makes a gradient step on the loss of all members, which share no parameters."""
         objective = self.model_objective(batch)
         self.minimise("model", objective.loss)
         return Update({"model_loss": objective.loss.detach() / self.model.n_members, **objective.metrics})
 
     def model_objective(self, batch: Transition) -> Objective:
-        """Of the model, summed over members. Rows [K, B, ...], or [B, ...] for all of them"""
+        """Returns the model's loss, summed over members. Rows [K, B, ...], or [B, ...] shared by all"""
         model = self.model
         return Objective(self.losses(batch).sum()).plus(
             self.bounds_weight * bounds_loss(model.least_log_var, model.most_log_var)
         )
 
     def losses(self, batch: Transition) -> Tensor:
-        """Negative log-likelihoods of rows [K, B, ...], or [B, ...] for all, in nats a row: [K]"""
+        """Returns negative log-likelihoods in nats per row: [K]. Rows [K, B, ...], or [B, ...] shared by all"""
         model = self.model
         now, then = _flat(batch.observations), _flat(batch.next_observations)
         rows = [now, batch.actions, batch.rewards, then, batch.discounts]
@@ -154,15 +154,15 @@ class ModelLearner(Learner):
         return likelihood_loss(mean, log_var, target) + termination_loss(logit, (alive == 0).to(logit))
 
     def fit(self, rows: Transition, most: int, batch_size: int) -> Fit:
-        """Fit all members to rows, a share of which is held out.
+        """Fit all members to rows, with a holdout set.
 
-        After each pass over the others the losses of the holdout are looked at. A member ends with the weights that
-        had the least; the fit ends when no member has made progress for ``patience`` passes.
+        After each pass over the training rows the holdout losses are computed. A member ends with the weights of its
+        smallest holdout loss; the fit ends when no member has made progress for ``patience`` passes.
 
         Args:
             rows: [R, ...], at least 2.
-            most: gradient steps to make at most.
-            batch_size: rows in the minibatch of each member.
+            most: largest number of gradient steps.
+            batch_size: rows per minibatch of each member.
         """
         model, n, device = self.model, len(rows.rewards), rows.rewards.device
         n_held = min(max(1, int(self.holdout * n)), MOST_HELD)
@@ -201,20 +201,21 @@ class ModelLearner(Learner):
 
 @dataclass(eq=False, repr=False)
 class FitsModel:
-    """Fields of what fits a model to all of its experience, which is in main memory."""
+    """Fields of algorithms that fit a model to all of their experience, which is in main memory."""
 
     _: KW_ONLY
     holdout: Share = 0.2
-    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
+    """Share of the experience in the holdout set, which selects weights and elites; at most 5,000 steps."""
     patience: Count = 5
-    """Passes over the experience without progress on the holdout, after which a fit ends."""
+    """Passes over the experience without progress on the holdout set after which a fit ends."""
     bounds_weight: NonNegative = 0.01
     """Weight of the distance between the learned bounds of log-variances in the model's loss."""
     reward_function: WithNetworks[Outcomes | None] = None
-    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
-    ``None``: they are learned."""
+    """Function that returns rewards [B] from tensors of observations, actions in the environment's units and next
+    observations [B, ...]; ``None``: rewards are learned."""
     termination_function: WithNetworks[Outcomes | None] = None
-    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
+    """Function of the same tensors that returns whether the next states are terminal, [B] bool; ``None``: terminations
+    are learned, and occur if their probability exceeds 1/2."""
 
     prioritized: Settled[bool | dict[str, Any]] = False
     n_replay_shards: Settled[int] = 0

@@ -1,10 +1,9 @@
 """Off-policy learning that replays imagined steps beside real ones.
 
 Janner et al. 2019, "When to Trust Your Model: Model-Based Policy Optimization" (MBPO), arXiv:1906.08253, algorithm 2:
-from time to time a model is fitted to all experience, and the policy acts in it for a few steps from states that have
-really been met.
+at intervals a model is fitted to all experience, and the policy acts in it for a few steps from real states.
 
-Shapes: E elites of the model, B rollouts, S numbers of an observation, A of an action, D = S + 1.
+Shapes: E elites of the model, B rollouts, S dimensions of an observation, A of an action, D = S + 1.
 """
 
 import math
@@ -37,7 +36,7 @@ from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
-if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
+if TYPE_CHECKING:  # it calls methods of the algorithm that follows it in the bases
     Base = OffPolicyAlgorithm
 else:
     Base = object
@@ -45,13 +44,12 @@ else:
 
 @dataclass
 class ImaginingMemory(ReplayMemory):
-    """Replays imagined steps beside the others, as soon as there are any."""
+    """Replays imagined steps beside real ones, once there are any."""
 
     imagined: ReplayBuffer | None = None
-    """Steps that a model has imagined."""
+    """The replay buffer of imagined steps."""
     real_share: float = 0.05
-    """Of the rows of a minibatch, those that are no imagined ones: exactly where these are whole rows, else on
-    average."""
+    """Share of real rows in a minibatch: exact if that is a whole number of rows, otherwise on average."""
 
     def batches(
         self,
@@ -86,18 +84,18 @@ def imagine(
 ) -> Experience:
     """Let a policy act in a model.
 
-    At each step every rollout is continued by one of the elites, drawn so that each continues as many. A rollout ends
-    where the model says that it terminates; after the last step it is truncated.
+    At each step every rollout is continued by one of the elites, drawn so that each continues equally many. A rollout
+    ends when the model predicts termination; after the last step it is truncated.
 
     Args:
-        model: of the environment.
-        policy: acts, and draws its actions as it does in environments.
+        model: the dynamics model.
+        policy: samples actions as it does in environments.
         starts: [B, S] observations; B is a multiple of E.
         steps: of each rollout.
-        normalizer: of the observations that the policy reads.
+        normalizer: of the policy's observations.
 
     Returns:
-        the steps as a replay buffer of one environment holds them, those of a rollout one after another, [T, 1, ...].
+        the steps in the form of a replay buffer of one environment, rollout by rollout, [T, 1, ...].
     """
     seen, shape = starts, policy.observation_space.shape or ()
     steps_made: list[tuple[Tensor, ...]] = []
@@ -124,7 +122,7 @@ def imagine(
 
 
 class ImaginedUpdates:
-    """Fits a model now and then, lets the policy act in it, and makes gradient steps on what comes of that.
+    """Fits a model at intervals, lets the policy act in it, and makes gradient steps on real and imagined steps.
 
     Args:
         model: the algorithm.
@@ -135,7 +133,7 @@ class ImaginedUpdates:
         self.memory, self.clock, self.split = model.memory, model.clock, model._split
 
     def make(self, steps: int, *replay: Any) -> None:
-        """Some gradient steps: see :meth:`~polyak.loops.updates.Updates.make`."""
+        """Make gradient steps: see :meth:`~polyak.loops.updates.Updates.make`."""
         model = self.model
         if self.memory.imagined.size() == 0 or self.clock.steps - model.replay.fitted_at >= model.model_freq:
             model.replay.imagine()
@@ -143,7 +141,7 @@ class ImaginedUpdates:
 
 
 class Imagination(ExperienceReplay):
-    """Replays imagined steps, too, and holds the model that imagines them."""
+    """Replays imagined steps, too, and owns the model."""
 
     memory: ImaginingMemory
     numpy_alone: ClassVar = "a model is fitted to rows in main memory"
@@ -252,7 +250,7 @@ class Imagination(ExperienceReplay):
 class Imagining(FitsModel, Base):
     """Lets an off-policy algorithm with continuous actions learn from imagined steps, too.
 
-    It stands before the algorithm::
+    It comes first among the base classes::
 
         @dataclass(eq=False, repr=False)
         class ImaginingTD3(Imagining, polyak.TD3):
@@ -263,21 +261,20 @@ class Imagining(FitsModel, Base):
     real_share: Fraction = 0.05
     """Share of real steps in each minibatch, once there are imagined ones."""
     rollout_length: Count | Schedule = 1
-    """Steps that are imagined from each start: a number, or a function of the remaining progress (1 at the start, 0 at
-    the end), which is rounded."""
+    """Imagined steps from each start: a number, or a function of the remaining progress (1 at the start, 0 at the end),
+    which is rounded."""
     n_rollouts: Count = 100_000
-    """Starts after each fit, drawn from all real steps; rounded up to a multiple of the model's elites."""
+    """Rollouts after each fit, from random real states; rounded up to a multiple of the model's elites."""
     imagined_size: Reload[Count] = 400_000
-    """Imagined steps that are kept, the newest ones."""
+    """Number of latest imagined steps that are kept."""
     model_freq: Count = 250
     """Environment steps between two fits of the model, each followed by imagined rollouts."""
     model_gradient_steps: Count = 2_000
-    """Gradient steps of one fit of the model, at most."""
+    """Largest number of gradient steps of one fit of the model."""
     model_batch_size: Count = 256
-    """Steps in the minibatch of each member of the model."""
+    """Steps per minibatch of each member of the model."""
     model_learning_rate: LearningRate = 1e-3
-    """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
-    end)."""
+    """Learning rate of the model: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     model_kwargs: WithNetworks[dict[str, Any] | None] = None
     """Arguments of the model: ``n_members`` (7), ``n_elites`` (5), ``net_arch``, ``activation_fn``; see
     :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`."""

@@ -1,10 +1,10 @@
-"""Acting by planning: the cross-entropy method over actions, whose outcomes a model imagines.
+"""Planning with a learned model, by the cross-entropy method over action sequences.
 
 Chua et al. 2018, arXiv:1805.12114 (PETS), section 5 and algorithm 1; the cross-entropy method is that of Botev et al.
-2013, "The Cross-Entropy Method for Optimization", with normals truncated at two deviations.
+2013, "The Cross-Entropy Method for Optimization", with normals truncated at two standard deviations.
 
-Shapes: B states, I iterations, N candidates, H steps of a plan, A numbers of an action, P particles of each candidate,
-E elites of the model, S numbers of an observation, D = S + 1.
+Shapes: B states, I iterations, N candidates, H steps of a plan, A dimensions of an action, P particles of each
+candidate, E elites of the model, S dimensions of an observation, D = S + 1.
 """
 
 import math
@@ -24,32 +24,34 @@ from polyak.nn.policies.base import Decision, Noise, Policy, State, n_rows
 
 Propagation = Literal["ts1", "tsinf"]
 INITIAL_STD = 0.5
-"""Of every action of a new plan, whose bounds are -1 and 1: as in the authors' code."""
+"""Initial standard deviation of every action of a plan, whose bounds are -1 and 1: as in the authors' code."""
 _WITHIN = math.erf(2 / math.sqrt(2))
-"""Probability that a normal lies within two deviations."""
+"""Probability of a normal variable within two standard deviations."""
 
 # -- the cross-entropy method ------------------------------------------------------------------------------------------
 
 
 def truncated_normal(uniform: Tensor) -> Tensor:
-    """Numbers in [0, 1) as a standard normal that is truncated at two deviations: by its inverse distribution."""
+    """Maps uniform numbers in [0, 1) to a standard normal truncated at two standard deviations, by its inverse
+    distribution."""
     return math.sqrt(2) * torch.erfinv(_WITHIN * (2 * uniform - 1))
 
 
 def cross_entropy(
     value: Callable[[Tensor, int], Tensor], mean: Tensor, noise: Tensor, n_top: int, momentum: float
 ) -> Tensor:
-    """A plan of high value, by the cross-entropy method: candidates are drawn about a mean, which moves to the best.
+    """Optimises a plan by the cross-entropy method: candidates are drawn around a mean, which moves to the best ones.
 
-    Candidates are clipped to the bounds. The authors' code lowers the deviation of a number to half its distance from
-    the nearer bound instead, where a plan that begins at a bound, with the rest of the one before, cannot leave it.
+    Candidates are clipped to the bounds. The authors' code instead limits the standard deviation of a number to half
+    its distance from the nearer bound, so that a plan that starts at a bound, as the rest of the previous plan may,
+    cannot leave it.
 
     Args:
         value: ``(candidates [B, N, H, A], iteration) -> [B, N]``.
-        mean: [B, H, A] in [-1, 1], of the first candidates, whose deviation is 0.5.
+        mean: [B, H, A] in [-1, 1], of the first candidates, whose standard deviation is 0.5.
         noise: [B, I, N, H, A] truncated normal.
-        n_top: candidates that count as the best.
-        momentum: weight of the mean and the variance before, against those of the best.
+        n_top: number of best candidates.
+        momentum: weight of the previous mean and variance, against those of the best candidates.
 
     Returns:
         the last mean [B, H, A].
@@ -68,30 +70,30 @@ def cross_entropy(
 
 
 class PlanningPolicy(Policy):
-    """Acts by the first step of a plan, and begins the next plan with the rest of it.
+    """Acts by the first step of a plan, and starts the next plan from the rest of it.
 
-    The rest is the policy's recurrent state, ``plan`` [B, H, A]; the plan of a new episode begins with zeros. All
-    candidates of an iteration meet the same random numbers. Deterministic actions are planned with numbers that are
-    always the same, for every observation of a batch.
+    The rest is the policy's recurrent state, ``plan`` [B, H, A]; a new episode starts from zeros. All candidates of an
+    iteration share their random numbers. Deterministic actions are planned with fixed random numbers, for every
+    observation of a batch.
 
     Args:
         observation_space: a Box of real numbers.
-        action_space: a Box of finite bounds.
+        action_space: a Box with finite bounds.
         horizon: H.
         n_candidates: N.
-        n_top: candidates of which the mean and the variance of the next ones are taken.
+        n_top: number of best candidates, whose mean and variance the next iteration uses.
         n_iterations: I.
-        momentum: weight of the mean and the variance before, against those of the best.
+        momentum: weight of the previous mean and variance, against those of the best candidates.
         n_particles: P, a multiple of the model's elites.
-        propagation: ``"ts1"``: a particle is advanced by another elite at each step; ``"tsinf"``: by the same one.
+        propagation: ``"ts1"``: a particle changes its elite at each step; ``"tsinf"``: it keeps its elite.
         gamma: discount of one step.
         model_kwargs: further arguments of the :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`.
 
     Raises:
-        PolicyError: other spaces, or an argument out of range.
+        PolicyError: unsupported spaces, or an argument out of range.
     """
 
-    backend = "eager"  # products of stacked matrices are torch's own business
+    backend = "eager"  # batched matrix products are fastest in torch
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class PlanningPolicy(Policy):
         self.momentum, self.n_particles, self.propagation, self.gamma = momentum, n_particles, propagation, gamma
         self.action_dim = get_action_dim(action_space)
         for name, part in self.draw_noise(1, torch.Generator().manual_seed(0)).items():
-            self.register_buffer(f"fixed_{name}", part, persistent=False)  # what deterministic plans are drawn with
+            self.register_buffer(f"fixed_{name}", part, persistent=False)  # for deterministic plans
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -134,8 +136,8 @@ class PlanningPolicy(Policy):
         return {"plan": torch.zeros(batch, self.horizon, self.action_dim, device=self.device)}
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
-        """``candidates`` [B, I, N, H, A] truncated normal, ``outcomes`` [B, I, P, H, D] standard normal, ``order``
-        [B, I, P, H] uniform, by which ``"ts1"`` deals particles to elites."""
+        """Draws ``candidates`` [B, I, N, H, A] truncated normal, ``outcomes`` [B, I, P, H, D] standard normal,
+        ``order`` [B, I, P, H] uniform, by which ``"ts1"`` assigns particles to elites."""
         more: dict[str, Any] = {"device": self.device, "generator": generator}
         iterated = batch, self.n_iterations
         particles = (*iterated, self.n_particles, self.horizon)
@@ -147,13 +149,13 @@ class PlanningPolicy(Policy):
         }
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in [-1, 1] of plans that begin with nothing."""
+        """Returns actions [B, ...] in [-1, 1] of plans that start from zeros."""
         return self.decide(obs, None if deterministic else self.draw_noise(n_rows(obs))).actions
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Decision:
-        """Plan from observations [B, ...]; see :meth:`Policy.decide`."""
+        """Plans from observations [B, ...]; see :meth:`Policy.decide`."""
         if masks is not None:
             return super().decide(obs, noise, state, masks)
         assert isinstance(obs, Tensor)
@@ -170,15 +172,15 @@ class PlanningPolicy(Policy):
         return Decision(plan[:, 0].reshape(-1, *self.codec.shape), state={"plan": rest})
 
     def _fixed(self, rows: int) -> Noise:
-        """The noise of deterministic plans, one for all rows."""
+        """Returns the noise of deterministic plans, the same for all rows."""
         names = "candidates", "outcomes", *(("order",) if self.propagation == "ts1" else ())
         held = {name: self.get_buffer(f"fixed_{name}") for name in names}
         return {name: part.expand(rows, *part.shape[1:]) for name, part in held.items()}
 
     @torch.no_grad()
     def values(self, seen: Tensor, actions: Tensor, noise: Mapping[str, Tensor]) -> Tensor:
-        """Mean over particles of the discounted rewards of plans, until the episode terminates; that of a plan whose
-        rewards are not finite is the least there is.
+        """Returns the discounted rewards of plans until termination, averaged over particles; -inf for plans with
+        non-finite rewards.
 
         Args:
             seen: [B, S].
@@ -204,14 +206,14 @@ class PlanningPolicy(Policy):
         return found.nan_to_num(nan=-math.inf, neginf=-math.inf, posinf=-math.inf)
 
     def _dealt(self, particles: Tensor) -> Tensor:
-        """Particles [..., B, N, P, X] by the elites that advance them: [..., E, B N P / E, X]"""
+        """Groups particles [..., B, N, P, X] by the elites that advance them: [..., E, B N P / E, X]"""
         return particles.unflatten(-2, (self.model.n_elites, -1)).movedim(-3, -5).flatten(-4, -2)
 
     def _gathered(self, dealt: Tensor, shape: torch.Size) -> Tensor:
-        """The inverse of :meth:`_dealt`, [E, B N P / E, X] -> [B, N, P, X]"""
+        """Inverts :meth:`_dealt`, [E, B N P / E, X] -> [B, N, P, X]"""
         return dealt.unflatten(1, (*shape[:2], -1)).movedim(0, 2).flatten(2, 3)
 
     def _dealt_again(self, dealt: Tensor, order: Tensor, shape: torch.Size) -> Tensor:
-        """The same with the particles of every plan in another order [B, 1, P, 1]."""
+        """Regroups the particles of every plan in another order [B, 1, P, 1]."""
         gathered = self._gathered(dealt, shape)
         return self._dealt(gathered.gather(2, order.expand_as(gathered)))

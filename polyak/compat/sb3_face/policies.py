@@ -59,8 +59,8 @@ class BaseModel(Network):
     """A network that can build its own features extractor and optimizer, and be saved by itself.
 
     Args:
-        observation_space: what it reads.
-        action_space: what the agent does.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         features_extractor_class: makes features of observations.
         features_extractor_kwargs: its arguments besides the space.
         features_extractor: a finished one, to share.
@@ -217,8 +217,8 @@ class TrainedPolicy(nn.Module):
     """Comes before the class of a policy that is built with a learning rate and makes its optimizers.
 
     Args:
-        observation_space: what it reads.
-        action_space: what the agent does.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         lr_schedule: learning rate by remaining progress.
         optimizer_class: torch optimizer.
         optimizer_kwargs: its arguments besides the learning rate; ``None`` takes those of ``usual_optimizer_kwargs``.

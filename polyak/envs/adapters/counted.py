@@ -26,15 +26,15 @@ class EpisodesInTensors:
         self.ended = torch.zeros((), dtype=torch.int64, device=device)
         """[] how many have ended."""
         self.kept = torch.zeros(newest + 1, 2, device=device)
-        """Return and length of episode i in row ``i % newest``; the last row takes what is not kept."""
+        """Return and length of episode i in row ``i % newest``; the last row takes the values that are discarded."""
         self.seen = 0
-        """How many have been read."""
+        """Number of episodes that :meth:`read` has returned."""
         self.begin()
 
     def begin(self) -> None:
         """New episodes begin everywhere."""
         self.running = torch.zeros(self.n_envs, 2, device=self.device)
-        """[N, 2] return and length so far."""
+        """[N, 2] return and length so far of each running episode."""
 
     def note(self, rewards: Tensor, ended: Tensor) -> None:
         """Add a step: rewards [N], and whether it ended an episode [N] bool."""
@@ -46,15 +46,15 @@ class EpisodesInTensors:
         self.ended, self.running = total, torch.where(ended[:, None], 0, running)
 
     def read(self) -> tuple[int, np.ndarray]:
-        """How many episodes have ended since the last time, and return and length of the newest of them, oldest first:
-        [K, 2]. The one place where the host waits for the device."""
+        """Returns how many episodes have ended since the last call, and return and length of the newest of them, oldest
+        first: [K, 2]. Only here the host waits for the device."""
         total = int(self.ended)
         fresh, self.seen = total - self.seen, total
         kept = self.kept.numpy(force=True)
         return fresh, kept[np.arange(max(total - self.newest, total - fresh), total) % self.newest]
 
     def state(self) -> dict[str, Any]:
-        """All of it, on the device."""
+        """Returns all counters and episodes, as tensors on the device."""
         return {"running": self.running, "kept": self.kept, "ended": self.ended, "seen": self.seen}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Counted:
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset, by whatever program."""
+        """How often all environments were reset, by any program."""
         return self.batch.resets
 
     def reset(self) -> First:
@@ -100,10 +100,10 @@ class Counted:
         return outcome._replace(extras=after)
 
     def get_state(self) -> dict[str, Any]:
-        """All that decides what the environments do next, and the running episodes, as arrays."""
+        """Returns everything that determines the environments' next steps, and the running episodes, as arrays."""
         return copied({"batch": self.batch.get_state(), "episodes": self.episodes.state()}, None)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`get_state` returned."""
+        """Restores a state that :meth:`get_state` returned."""
         self.batch.set_state(copied(state["batch"], self.device))
         self.episodes.load_state(copied(state["episodes"], self.device))

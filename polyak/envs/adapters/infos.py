@@ -1,4 +1,4 @@
-"""Infos as columns: what Stable-Baselines3's vectorised environments say in one dict for each environment.
+"""Infos as columns, in place of the one dict for each environment of Stable-Baselines3's vectorised environments.
 
 Shape letters: N environments.
 """
@@ -13,14 +13,14 @@ import numpy as np
 from polyak.envs.nested_spaces import mapped_parts
 
 Infos = Sequence[dict[str, Any]]
-"""N of them."""
+"""N infos."""
 FINAL, TRUNCATED, EPISODE, SUCCESS = "terminal_observation", "TimeLimit.truncated", "episode", "is_success"
 _MONITORED = {"r": "returns", "l": "lengths", "t": "seconds"}
 """Name in a Monitor's statistics -> column."""
 SUCCEEDED = "success"
 """Column of whether episodes were successful."""
 _KEPT = "monitor/"
-"""Begins the columns of what else a Monitor keeps."""
+"""Prefix of the columns of a Monitor's further entries."""
 
 
 class InfoRows(Sequence[dict[str, Any]]):
@@ -37,7 +37,7 @@ class InfoRows(Sequence[dict[str, Any]]):
         self._all: list[dict[str, Any]] | None = None
 
     def all(self) -> list[dict[str, Any]]:
-        """All N of them."""
+        """Returns all N infos."""
         if self._all is None:
             self._all = self._make()
             for place, info in self.made.items():
@@ -55,11 +55,11 @@ class InfoRows(Sequence[dict[str, Any]]):
 
 
 def episode_columns(infos: Infos, dones: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Statistics of the episodes that ended in a step.
+    """Returns statistics of the episodes that ended in a step.
 
     Args:
-        infos: in which a Monitor or a vectorised environment has stored them.
-        dones: [N] which episodes ended, whose infos may report success; ``None``: success is not read.
+        infos: the infos in which a Monitor or a vectorised environment has stored them.
+        dones: [N] bool, which episodes ended: their infos may report success; ``None``: success is not read.
 
     Returns:
         ``returns``, ``lengths`` and ``seconds`` since the environments were made, [N] each, 0 where no episode ended;
@@ -84,8 +84,8 @@ def episode_columns(infos: Infos, dones: np.ndarray | None = None) -> dict[str, 
 
 
 def as_monitored(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    """The inverse of :func:`episode_columns`: what a Monitor says of each ended episode, ``r``, ``l``, ``t`` and the
-    rest, in the order of the environments."""
+    """Returns a Monitor's record of each ended episode, ``r``, ``l``, ``t`` and the rest, in the order of the
+    environments: the inverse of :func:`episode_columns`."""
     found: list[dict[str, Any]] = []
     for i in columns["lengths"].nonzero()[0].tolist() if "lengths" in columns else ():
         found.append({key: columns[name].item(i) for key, name in _MONITORED.items()})

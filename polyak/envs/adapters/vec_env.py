@@ -1,4 +1,4 @@
-"""A vectorised environment of Stable-Baselines3's kind as a batch whose steps are columns: infos are read here alone.
+"""A vectorised environment of Stable-Baselines3's kind as a batch whose steps are columns. No other module reads infos.
 
 Shape letters: N environments, M entries of a mask.
 """
@@ -29,16 +29,16 @@ _holds_episode = methodcaller("__contains__", EPISODE)
 class FromVecEnv:
     """A :class:`~polyak.envs.VecEnv` as a :class:`~polyak.envs.protocol.BatchedEnv`.
 
-    A vectorised environment resets itself, so what it returns after an episode's last step belongs to the next episode.
-    Its infos hold the true successor, and why the episode ended.
+    A vectorised environment resets itself, so the observation that it returns after an episode's last step belongs to
+    the next episode. Its infos hold the true successor observation and the reason for the episode's end.
 
     Args:
         env: N environments.
         raw: keep observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, for a replay buffer
-            that normalises with the newest statistics when it is sampled. What a wrapper around ``VecNormalize``
-            changes is kept as that wrapper returned it.
-        masks: which choices the environments allow; ``None``: all. It may be assigned later, since infos show masks
-            only after a reset.
+            that normalises with the newest statistics when it is sampled. Values that a wrapper around ``VecNormalize``
+            changes are kept as that wrapper returned them.
+        masks: reader of the environments' action masks; ``None``: all choices are allowed. It may be assigned later,
+            since infos show masks only after a reset.
     """
 
     device = None
@@ -60,7 +60,7 @@ class FromVecEnv:
 
     @property
     def masked(self) -> bool:
-        """Whether the environments say which choices they allow, as far as is known."""
+        """Whether the environments have action masks, as far as is known."""
         return self.masks is not None
 
     resets = property(attrgetter("_innermost.resets"), doc="How often all environments were reset, by any program.")
@@ -73,7 +73,7 @@ class FromVecEnv:
         """
         observations = self.env.reset()
         self._check.observations(observations)
-        # asked even where nothing is stored raw: a subclass's method may count on it, as with Stable-Baselines3
+        # called even where nothing is stored raw: a subclass's method may rely on it, as with Stable-Baselines3
         original = None if self._normalizer is None else self._normalizer.get_original_obs()
         stored = original if self._raw_observations else None
         masks = None if self.masks is None else self.masks.after_reset(observations if stored is None else stored)
@@ -99,7 +99,7 @@ class FromVecEnv:
         return self._outcome(observations, rewards, dones, ended, infos)
 
     def _outcome(self, observations: Any, rewards: np.ndarray, dones: np.ndarray, ended: bool, infos: Infos) -> Outcome:
-        """The outcome of a step that needs more than what the environments have returned."""
+        """Builds the outcome of a step that needs more than the environments' results."""
         stored = None
         if self._normalizer is not None:
             stored, rewards = self._before_normalisation(rewards)
@@ -118,7 +118,7 @@ class FromVecEnv:
         )
 
     def _before_normalisation(self, rewards: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The newest observations, if these are stored so, and the rewards, of which ``rewards`` were returned.
+        """Returns the newest raw observations if these are stored, and the rewards before normalisation if those are.
 
         Raises:
             NonFiniteError: VecNormalize has clipped an infinity.
@@ -130,10 +130,10 @@ class FromVecEnv:
         return self._normalizer.get_original_obs() if self._raw_observations else None, rewards
 
     def _ends(self, observations: Any, dones: np.ndarray, infos: Infos) -> tuple[Any, np.ndarray]:
-        """What a step in which episodes ended led to, and which were cut short [N].
+        """Returns the successor observations of a step in which episodes ended, and which episodes were truncated [N].
 
-        An episode whose last observation is not in its info counts as terminated: no value of what follows it can be
-        known.
+        An episode whose last observation is not in its info counts as terminated: its successor's value cannot be
+        computed.
         """
         truncated = np.zeros(len(dones), dtype=bool)
         successors = mapped(np.copy, observations)
@@ -152,7 +152,8 @@ class FromVecEnv:
     def _final_masks(
         self, masks: Masks, allowed: np.ndarray, successors: Any, dones: np.ndarray, infos: Infos
     ) -> np.ndarray:
-        """What is allowed in the true successors [N, M] where episodes have ended: all, if that is unknown."""
+        """Returns the masks of the true successors [N, M] in a step in which episodes ended; all choices are allowed
+        where the mask is unknown."""
         allowed = allowed.copy()
         for i in dones.nonzero()[0].tolist():
             final = masks.final(i, successors, infos[i])
@@ -160,11 +161,11 @@ class FromVecEnv:
         return allowed
 
     def get_state(self) -> Any:
-        """All that decides what the environments do next; see :meth:`polyak.envs.VecEnv.get_state`."""
+        """Returns everything that determines the environments' next steps; see :meth:`polyak.envs.VecEnv.get_state`."""
         return {**self.env.get_state(), "steps_checked": self._check.steps}
 
     def set_state(self, state: Any) -> None:
-        """Continue from what :meth:`get_state` returned."""
+        """Restores a state that :meth:`get_state` returned."""
         others = dict(state)
-        self._check.steps = int(others.pop("steps_checked", 0))  # which files of earlier versions do not have
+        self._check.steps = int(others.pop("steps_checked", 0))  # missing in files of earlier versions
         self.env.set_state(others)

@@ -15,11 +15,11 @@ class GameError(ValueError):
 
 
 def check_game(game: Game, n_games: int = 20, seed: int = 0, *, tried: int | None = None) -> None:
-    """Play some games at random, and look at every position.
+    """Play some games at random, and check every position.
 
     Args:
         game: to be checked.
-        n_games: how many.
+        n_games: number of games.
         seed: of the moves.
         tried: in how many positions of each game, from the start, every move is tried; ``None``: in all of them.
 
@@ -34,14 +34,14 @@ def check_game(game: Game, n_games: int = 20, seed: int = 0, *, tried: int | Non
 
 
 class _Played:
-    """One game at random, and the moves so far."""
+    """A game of random moves, and the moves so far."""
 
     def __init__(self, game: Game, rng: np.random.Generator) -> None:
         self.game, self.rng = game, rng
         self.moves: list[int] = []
 
     def require(self, holds: bool | np.bool_, what: str, *more: Any) -> None:
-        """Raise what is wrong, with the moves so far and ``more``, unless something holds."""
+        """Raise an error with the moves so far and ``more``, unless ``holds``."""
         if not holds:
             path = ", ".join(self.game.move_text(int(move)) for move in (*self.moves, *more)) or "none: at the start"
             raise GameError(f"{self.game!r} is not a game to search: {what}. Moves: {path}.")
@@ -123,7 +123,7 @@ class _Played:
             )
 
     def facts(self, position: np.ndarray) -> list[np.ndarray]:
-        """What a search reads of a position."""
+        """Returns the arrays that a search reads of a position."""
         game = self.game
         return [game.legal(position), np.asarray(game.outcome(position)), np.array(game.observe(position))]
 

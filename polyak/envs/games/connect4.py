@@ -8,7 +8,7 @@ from polyak.envs.games.game import NOT_OVER, Game, Symmetry
 
 ROWS, COLUMNS = 6, 7
 _HEIGHT = np.uint64(ROWS + 1)
-"""Bits of a column: its fields, and one above that is always empty, so that no line goes round the board's edge."""
+"""Bits of a column: its fields, and one above that is always empty, so that no line wraps around the board's edge."""
 _DIRECTIONS = tuple(np.uint64(n) for n in (1, ROWS, ROWS + 1, ROWS + 2))
 """Distance of neighbours, in bits: upwards, along both diagonals and to the right."""
 _BOTTOM = np.uint64(1) << (np.arange(COLUMNS, dtype=np.uint64) * _HEIGHT)

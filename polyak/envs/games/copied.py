@@ -19,21 +19,21 @@ class Moment(NamedTuple):
     env: Any
     observation: Any
     reward: float
-    """Of the step that led here."""
+    """The reward of the step that led to this position."""
     over: bool
     mask: np.ndarray | None
-    """Which moves are allowed; ``None``: all, as far as is known."""
+    """The allowed moves; ``None``: all, or unknown."""
 
 
 class CopiedEnv(Game):
     """One player's game in copies of a Gymnasium environment. A position is [B] objects, a :class:`Moment` each; moves
-    count from 0, whatever the first action is.
+    count from 0, whatever number the first action has.
 
     A stochastic environment is searched as if the player knew its random draws, because its generator is copied with
     it. After a time limit there is no further value.
 
     Args:
-        env: with Discrete actions. Its action masks are applied (see :mod:`polyak.envs.masks`).
+        env: an environment with Discrete actions. Its action masks are applied (see :mod:`polyak.envs.masks`).
         gamma: discount factor.
 
     Raises:

@@ -35,7 +35,7 @@ class _ForeignGame(Game):
 class OpenSpielGame(_ForeignGame):
     """A game of OpenSpiel with two players who move in turn, perfect information and no chance.
 
-    Observations are the library's own, and the player to move: one more plane, or one more number.
+    Observations are the library's, extended by the player to move: one more plane, or one more number.
 
     Args:
         game: a name such as ``"othello"``, with parameters if need be (``"hex(board_size=5)"``), or a loaded game.

@@ -36,8 +36,8 @@ class Symmetry(NamedTuple):
 class Game(ABC):
     """The rules of a game.
 
-    A game of your own writes the abstract methods, and :meth:`read`, :meth:`symmetries` and :meth:`text` if it can;
-    :func:`~polyak.envs.games.checker.check_game` says what is wrong with it.
+    A subclass defines the abstract methods, and may define :meth:`read`, :meth:`symmetries` and :meth:`text`;
+    :func:`~polyak.envs.games.checker.check_game` finds its mistakes.
     """
 
     name: ClassVar[str] = "game"
@@ -47,8 +47,8 @@ class Game(ABC):
     longest: int
     """Moves after which any game is over."""
     discount: float = -1.0
-    """A value of 1 to the next player to move is worth this much to the player that moves: in a zero-sum game of two
-    players -1."""
+    """Discount factor from the value of the next player to move to that of the player who moves: -1 in a zero-sum game
+    of two players."""
     can_lose_by_moving: ClassVar[bool] = False
     """Whether a move can lose at once for the player that makes it, as the second pass in Go for the player behind."""
 
@@ -64,10 +64,10 @@ class Game(ABC):
 
     @abstractmethod
     def play(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
-        """The positions after moves [B], as the other player sees them; what is given stays as it is.
+        """Returns the positions after moves [B], from the other player's view; the arguments are not changed.
 
         Raises:
-            IllegalMoveError: one of them is not legal; see :meth:`refuse_illegal`.
+            IllegalMoveError: a move is not legal; see :meth:`refuse_illegal`.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Game(ABC):
     def observe(self, positions: np.ndarray) -> np.ndarray:
         """Observations for a network: [B, ...] -> [B, *observation_shape] float32."""
 
-    # -- what a game may add -------------------------------------------------------------------------------------------
+    # -- optional methods ----------------------------------------------------------------------------------------------
 
     def read(self, observations: np.ndarray) -> np.ndarray:
         """The inverse of :meth:`observe`: [B, *observation_shape] -> [B, ...]
@@ -96,7 +96,7 @@ class Game(ABC):
         )
 
     def symmetries(self) -> list[Symmetry]:
-        """All symmetries, the identity among them."""
+        """Returns all symmetries, including the identity."""
         return [Symmetry(np.arange(int(np.prod(self.observation_shape))), self.moves)]
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
@@ -112,35 +112,36 @@ class Game(ABC):
         return moves
 
     def play_on(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
-        """As :meth:`play`, but may change the given positions in place."""
+        """Plays moves like :meth:`play`, but may change the given positions in place."""
         return self.play(positions, moves)
 
     def rewards(self, positions: np.ndarray) -> np.ndarray | None:
         """Immediate rewards of the moves that led to positions [B, ...], [B]; None: only the end of a game counts."""
         return None
 
-    # -- what follows --------------------------------------------------------------------------------------------------
+    # -- derived
+    # ----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def moves(self) -> np.ndarray:
-        """[A] all of them."""
+        """[A] all moves."""
         return np.arange(self.n_moves)
 
     @cached_property
     def observation_space(self) -> spaces.Box:
-        """Of :meth:`observe`: numbers in [0, 1]."""
+        """The space of :meth:`observe`: numbers in [0, 1]."""
         return spaces.Box(0.0, 1.0, self.observation_shape, np.float32)
 
     @cached_property
     def action_space(self) -> spaces.Discrete:
-        """Of :meth:`play`."""
+        """The space of the moves of :meth:`play`."""
         return spaces.Discrete(self.n_moves)
 
     def refuse_illegal(self, moves: np.ndarray, legal: np.ndarray) -> None:
-        """For :meth:`play`: moves [B] must be ``legal`` [B, A].
+        """Check, for :meth:`play`, that moves [B] are ``legal`` [B, A].
 
         Raises:
-            IllegalMoveError: naming the first that is not.
+            IllegalMoveError: one is not; the message names the first.
         """
         allowed = legal[np.arange(len(moves)), moves] if len(moves) else np.ones(0, bool)
         if not allowed.all():

@@ -77,9 +77,10 @@ class Go(Game):
         return self._legal(positions, self._has_several_liberties(positions))
 
     def _legal(self, positions: np.ndarray, several: np.ndarray) -> np.ndarray:
-        """As :meth:`legal`, given which stones [B, P] have several liberties."""
+        """Returns the legal moves, given which stones [B, P] belong to chains with several liberties: see
+        :meth:`legal`."""
         points = self._points(positions)
-        # What a new stone needs beside it: an empty point, an own chain with another liberty, or a chain to capture.
+        # A new stone needs beside it an empty point, an own chain with another liberty, or a chain to capture.
         helps = (points == 0) | ((points > 0) == several)
         legal = np.ones((len(positions), self.n_moves), bool)
         legal[:, :-1] = (points == 0) & self._next_to(helps)
@@ -136,7 +137,8 @@ class Go(Game):
         area = (reach_own & ~reach_other).sum(1) - (reach_other & ~reach_own).sum(1)
         return area + np.where(self._mover_is_white(positions), self.komi, -self.komi)
 
-    # -- what a network reads ------------------------------------------------------------------------------------------
+    # -- observations for networks
+    # ---------------------------------------------------------------------------------------
 
     def observe(self, positions: np.ndarray) -> np.ndarray:
         points = self._points(positions)
@@ -169,7 +171,8 @@ class Go(Game):
         planes = self.n_points * np.arange(6)[:, None]
         return [Symmetry((planes + points).reshape(-1), np.append(points, self.n_points)) for points in rotated]
 
-    # -- what players read ---------------------------------------------------------------------------------------------
+    # -- text for players
+    # -------------------------------------------------------------------------------------------------
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
         points = self._points(position[None]).reshape(self.size, self.size)
@@ -207,7 +210,7 @@ class Go(Game):
         return several[np.arange(len(points))[:, None] * self.n_moves + np.abs(points)]
 
     def _next_to(self, flags: np.ndarray) -> np.ndarray:
-        """Points [R, P] of which a neighbour is flagged: [R, P] bool -> [R, P] bool"""
+        """Marks the points [R, P] that have a flagged neighbour: [R, P] bool -> [R, P] bool"""
         board = flags.reshape(-1, self.size, self.size)
         found = np.zeros_like(board)
         found[:, 1:] |= board[:, :-1]
@@ -217,7 +220,7 @@ class Go(Game):
         return found.reshape(flags.shape)
 
     def _reached(self, sources: np.ndarray, passable: np.ndarray) -> np.ndarray:
-        """Sources, and what is passable and connected with one of them: both [R, P] bool -> [R, P] bool"""
+        """Marks the sources and all passable points connected with them: both [R, P] bool -> [R, P] bool"""
         reached = sources
         while True:
             wider = reached | (self._next_to(reached) & passable)
@@ -238,12 +241,12 @@ class Go(Game):
 
 
 def _neighbours(size: int) -> np.ndarray:
-    """[P, 4] the points above, below and beside each one; P stands for the border."""
+    """Returns the points above, below and beside each point [P, 4]; P represents the border."""
     board = np.pad(np.arange(size**2).reshape(size, size), 1, constant_values=size**2)
     sides = board[:-2, 1:-1], board[2:, 1:-1], board[1:-1, :-2], board[1:-1, 2:]
     return np.stack([side.reshape(-1) for side in sides], 1)
 
 
 def _with_border(points: np.ndarray) -> np.ndarray:
-    """[R, P] -> [R, P + 1], whose last point is the border and holds 0."""
+    """Appends a point for the border, which holds 0: [R, P] -> [R, P + 1]"""
     return np.concatenate([points, np.zeros_like(points[:, :1])], 1)

@@ -38,6 +38,7 @@ def find_game(game: Any) -> Game:
 
 
 def name_of(game: Game) -> str | None:
-    """The name from which :func:`find_game` makes the same game; ``None``: there is none, as for another board size."""
+    """Returns the name from which :func:`find_game` makes the same game; ``None`` if there is none, as for another
+    board size."""
     kind = GAMES.get(game.name)
     return game.name if kind is type(game) and repr(kind()) == repr(game) else None

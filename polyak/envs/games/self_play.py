@@ -36,7 +36,7 @@ class RandomMoves:
 
     Args:
         n_moves: A.
-        rng: what draws.
+        rng: the random generator.
     """
 
     def __init__(self, n_moves: int, rng: np.random.Generator) -> None:
@@ -48,7 +48,7 @@ class RandomMoves:
 
 
 class SelfPlayVecEnv(VecEnv):
-    """N games at once: one seat of each is the learner's, the others are played by a pool of opponents.
+    """N games at once: the learner has one seat of each, and opponents from a pool play the others.
 
     Each game draws the learner's seat and the opponent. At first there is one opponent, which plays at random;
     :class:`~polyak.callbacks.past_selves.PastSelves` adds the learner's past selves. A step is one move of the
@@ -177,7 +177,7 @@ class SelfPlayVecEnv(VecEnv):
         return self.tables.seen(rows, self.seats[rows])
 
     def action_masks(self) -> np.ndarray:
-        """[N, A] what the learner may do in each game."""
+        """Returns the learner's legal moves in each game [N, A]."""
         return self.tables.legal(np.arange(self.num_envs))
 
     # -- reaching into the environments --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Many running games of one kind whose players act in turn: as arrays, or of PettingZoo.
+"""Many running games of one kind whose players act in turn: arrays of positions, or environments of PettingZoo.
 
 Shapes: N games, S seats, R some of the games, A moves.
 """
@@ -20,7 +20,7 @@ class Tables(ABC):
 
     n_seats: int
     observation_space: spaces.Space
-    """Of the player to move, the same for all seats."""
+    """The observation space of the player to move, the same for all seats."""
     action_space: Any
     """Discrete."""
     masked: bool
@@ -54,7 +54,7 @@ class Tables(ABC):
 
     @abstractmethod
     def seen(self, rows: np.ndarray, seats: np.ndarray) -> np.ndarray:
-        """What seats [R] see of games [R]: [R, ...]"""
+        """Returns the observations of seats [R] in games [R]: [R, ...]"""
 
     @abstractmethod
     def legal(self, rows: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ class Tables(ABC):
 
 
 class ArrayTables(Tables):
-    """Of a :class:`~polyak.envs.games.game.Game`: all games move together."""
+    """Running games of a :class:`~polyak.envs.games.game.Game`: all move together."""
 
     masked = True
 
@@ -95,13 +95,13 @@ class ArrayTables(Tables):
 
 
 class AgentTables(Tables):
-    """Of environments of PettingZoo whose agents act in turn (AEC), one environment for each game.
+    """Running environments of PettingZoo whose agents act in turn (AEC), one environment for each game.
 
     Args:
-        envs: each of its own.
+        envs: one environment for each game.
 
     Raises:
-        ValueError: agents see or do different things, so that one policy cannot play all of them.
+        ValueError: agents have different spaces, so that one policy cannot play all of them.
     """
 
     def __init__(self, envs: Sequence[Any]) -> None:
@@ -150,7 +150,7 @@ class AgentTables(Tables):
             self._follow(row)
 
     def _follow(self, row: int) -> None:
-        """Set the player to move, after agents whose game is over have left."""
+        """Set the player to move, once agents whose game is over have left."""
         env = self.envs[row]
         while True:
             for seat, agent in enumerate(self.agents):
@@ -166,10 +166,10 @@ class AgentTables(Tables):
 
 
 def tables_for(game: Game | Callable[[], Any], n: int) -> Tables:
-    """N games of a kind, or of what a function makes.
+    """Makes N running games of a kind, or of the environments that a function makes.
 
     Raises:
-        TypeError: it makes something else.
+        TypeError: the function makes something else, or the same environment twice.
     """
     if isinstance(game, Game):
         return ArrayTables(game, n)

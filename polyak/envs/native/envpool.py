@@ -1,4 +1,4 @@
-"""EnvPool's environments as a ``gymnasium.vector.VectorEnv`` that resets only those that are asked for."""
+"""EnvPool's environments as a ``gymnasium.vector.VectorEnv`` that resets only the environments in a mask."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
 
     Args:
         env_id: a name of ``envpool.list_all_envs()``.
-        num_envs: how many.
-        seed: of the first environment, and the root of the others' seeds.
+        num_envs: number of environments.
+        seed: seed of the first environment, and root of the others' seeds.
         config: further arguments of ``envpool.make``.
 
     Raises:
-        ValueError: for a name or an argument that EnvPool does not know, or a batch smaller than ``num_envs``.
+        ValueError: for a name or an argument that EnvPool does not have, or a batch smaller than ``num_envs``.
         ImportError: without EnvPool.
     """
 
@@ -78,7 +78,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
             return obs, _own_infos(infos)
         chosen = np.flatnonzero(mask)
         part, infos = self.pool.reset(chosen)
-        # Rows of those that were asked for; the others as they are.
+        # The rows of the chosen environments are new; the others stay.
         self._last_obs = _merged(self._last_obs, part, chosen)
         full = {
             key: _merged(np.zeros((self.num_envs, *value.shape[1:]), value.dtype), value, chosen)
@@ -103,7 +103,7 @@ def _own_infos(infos: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(all_rows: Any, rows: Any, places: np.ndarray) -> Any:
-    """A copy of ``all_rows`` (an array, or a dict or tuple of them) with ``rows`` at ``places``."""
+    """Returns a copy of ``all_rows`` (an array, or a dict or tuple of them) with ``rows`` at ``places``."""
 
     def put(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
         merged = whole.copy()

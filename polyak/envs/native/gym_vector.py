@@ -25,7 +25,7 @@ from polyak.envs.wrappers.monitor import Monitor
 from polyak.warning import warn_user
 
 NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"
-"""Values of ``gymnasium.vector.AutoresetMode``: when an environment that ended is reset, and by whose call."""
+"""Values of ``gymnasium.vector.AutoresetMode``: when and by which call an environment that ended is reset."""
 
 
 class GymVectorEnv(VecEnv):
@@ -40,7 +40,7 @@ class GymVectorEnv(VecEnv):
 
     Args:
         env: the vector environment.
-        autoreset_mode: overrides ``env.metadata["autoreset_mode"]``, for a vector environment that does not say.
+        autoreset_mode: overrides ``env.metadata["autoreset_mode"]``, for a vector environment without that entry.
         reset_mask: whether ``env.reset`` honours ``options["reset_mask"]``; None to find out from its source. It is
             also checked at each masked reset that the others were left alone.
         episode_statistics: put ``{"r": return, "l": length, "t": seconds}`` into ``info["episode"]`` at the end of
@@ -93,7 +93,8 @@ class GymVectorEnv(VecEnv):
         return self._own(obs)
 
     def _seed_of_reset(self) -> Any:
-        """One seed for each environment where each has a generator of its own; the first alone where all share one."""
+        """The seed argument of the next reset: one for each environment where each has its own generator, else a single
+        one."""
         each = isinstance(self.env.unwrapped, (SyncVectorEnv, AsyncVectorEnv, EnvPoolVectorEnv))
         return None if None in self._seeds else self._seeds if each else self._seeds[0]
 
@@ -146,7 +147,7 @@ class GymVectorEnv(VecEnv):
         return mapped_parts(np.array, obs) if self.copy else obs
 
     def _episodes_over(self, raw_infos: dict[str, Any], dones: np.ndarray) -> np.ndarray:
-        """Which environments ended what ``info["episode"]`` counts as an episode."""
+        """Returns which environments ended an episode as ``info["episode"]`` counts them."""
         return dones
 
     def _after_own_reset(
@@ -205,9 +206,9 @@ class GymVectorEnv(VecEnv):
 
     # --- reaching into the environments ---
 
-    # A SyncVectorEnv holds the environments. An AsyncVectorEnv asks its workers, which end when an attribute is
-    # missing; so the presence of one is found on an environment made for that. Any other vector environment steps
-    # all at once and has no environments: its own attributes stand for theirs.
+    # A SyncVectorEnv holds the environments. An AsyncVectorEnv queries its workers, which end when an attribute is
+    # missing; so the presence of one is found on an environment made for that. Any other vector environment steps all
+    # at once and has no environments: its own attributes represent theirs.
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         chosen = list(self._get_indices(indices))
@@ -253,7 +254,7 @@ class GymVectorEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
         chosen = list(self._get_indices(indices))
         if wrapper_class is Monitor and self.episode_statistics:
-            return [True for _ in chosen]  # infos have what Monitor would add
+            return [True for _ in chosen]  # infos have the entries that Monitor adds
         inner = self.env.unwrapped
         if isinstance(inner, gym.vector.SyncVectorEnv):
             return [is_env_wrapped(inner.envs[index], wrapper_class) for index in chosen]
@@ -283,7 +284,8 @@ class GymVectorEnv(VecEnv):
 
     @cached_property
     def _sample(self) -> gym.Env:
-        """One more environment, reset and closed: it shows which attributes and wrappers those in the workers have."""
+        """Makes, resets and closes one more environment, which has the same attributes and wrappers as those in the
+        workers."""
         env = self.env.unwrapped.env_fns[0]()  # type: ignore[attr-defined]
         env.reset()
         env.close()
@@ -362,7 +364,7 @@ def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
 
 
 _OF_THE_VECTOR = frozenset(("num_envs", "vectorization_mode", "vector_kwargs", "wrappers"))
-"""Entries of a spec that say how environments are made into a vector."""
+"""Entries of a spec that describe how environments are made into a vector."""
 
 
 def _mentions_reset_mask(vector_class: type) -> bool:
@@ -404,7 +406,7 @@ def _row(obs: Any, index: int, space: spaces.Space) -> Any:
 
 
 def _owned(own: Any, space: spaces.Space) -> Any:
-    """One observation, in the dtypes of its space."""
+    """Converts one observation to the dtypes of its space."""
     if isinstance(space, spaces.Dict):
         return {key: _owned(own[key], part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -419,15 +421,16 @@ def _as(value: Any, space: spaces.Space) -> Any:
 
 
 def _split_infos(infos: Mapping[str, Any], num_envs: int, begin: Mapping[str, Any] = _NOTHING) -> list[dict[str, Any]]:
-    """One info dict per environment, with the entries of ``begin``, from Gymnasium's dict of arrays."""
+    """Splits Gymnasium's dict of arrays into one info dict for each environment, which begins with the entries of
+    ``begin``."""
     return list(_rows_of(infos, range(num_envs), num_envs, begin).values())
 
 
 def _rows_of(
     infos: Mapping[str, Any], places: Sequence[int], num_envs: int, begin: Mapping[str, Any] = _NOTHING
 ) -> dict[int, dict[str, Any]]:
-    """The info dicts of some environments by place, from Gymnasium's dict of arrays, where ``"_key"`` says which
-    environments have ``"key"``; each begins with the entries of ``begin``."""
+    """Returns the info dicts of some environments by place, from Gymnasium's dict of arrays, where ``"_key"`` marks the
+    environments that have ``"key"``. Each begins with the entries of ``begin``."""
     rows: dict[int, dict[str, Any]] = {place: {**begin} for place in places}
     for key, value in infos.items():
         if key.startswith("_") and key[1:] in infos:
@@ -440,7 +443,7 @@ def _rows_of(
 
 
 def _parts(value: Any, owners: Sequence[int], num_envs: int) -> Sequence[Any]:
-    """What each owner has of one entry of the infos."""
+    """Returns each owner's value of one entry of the infos."""
     if isinstance(value, np.ndarray) and value.ndim and len(value) == num_envs:
         # An array of numbers gives NumPy's own numbers, which never change; rows of a larger one are views.
         parts = list(value if len(owners) == num_envs else value[owners])

@@ -34,18 +34,17 @@ def make_native_vec_env(
 ) -> VecEnv:
     """Make a VecEnv whose environments step as one in compiled or vectorised code, where such code exists.
 
-    A function of its own and never chosen automatically, because the episodes are other ones than those of
-    :func:`~polyak.envs.make_vec_env` with the same seed (all environments draw from one random generator, or the
-    random numbers or rounding are others), and because there are no separate environments to wrap or to reach into.
-    Infos have ``"episode"`` as Monitor's do.
+    It is never chosen automatically, because the episodes differ from those of :func:`~polyak.envs.make_vec_env` with
+    the same seed (all environments draw from one random generator, or the random numbers or rounding are others), and
+    because there are no separate environments to wrap or to reach into. Infos have ``"episode"`` as Monitor's do.
 
     - ``"gymnasium"``: the ``vector_entry_point`` of the id, for example CartPole-v1.
     - ``"ale"``: ALE's own vector environment for ``ALE/...-v5``, see :class:`AtariGameVecEnv`.
-    - ``"envpool"``: EnvPool, for the ids it knows. It is seeded when it is made and again by each seeded reset.
+    - ``"envpool"``: EnvPool, for the ids it has. It is seeded when it is made and again by each seeded reset.
 
     Args:
         env_id: a registered name or spec.
-        n_envs: how many.
+        n_envs: number of environments.
         seed: seeds the first reset, and each environment's generator where each has one of its own.
         backend: None for the first of "ale" and "gymnasium" that has the environment.
         env_kwargs: arguments of the vector environment. ALE's also take ``clip_reward`` and
@@ -58,7 +57,7 @@ def make_native_vec_env(
     check_size("n_envs", n_envs)
     if backend not in (None, *get_args(Backend)):
         raise ValueError(f"backend must be None, {', '.join(map(repr, get_args(Backend)))}, got {backend!r}.")
-    if backend == "envpool":  # it has names that Gymnasium does not know
+    if backend == "envpool":  # it has names that are not registered in Gymnasium
         name = env_id if isinstance(env_id, str) else env_id.id
         venv: VecEnv = GymVectorEnv(EnvPoolVectorEnv(name, n_envs, seed, **(env_kwargs or {})), copy=False)
     else:
@@ -70,7 +69,7 @@ def make_native_vec_env(
             venv = _MAKERS[owner](spec, n_envs, dict(env_kwargs or {}))
         except (gym_error.DependencyNotInstalled, ImportError) as error:
             raise ImportError(missing_package(spec, error)) from error
-    # Within 31 bits, which all of them take.
+    # Within 31 bits, which all backends accept.
     venv.seed(int(np.random.randint(2**31 - n_envs)) if seed is None else seed)
     return venv
 
@@ -128,14 +127,14 @@ class AtariGameVecEnv(GymVectorEnv):
 
     Observations are ``(n_envs, 4, 84, 84)`` uint8, channels first. Four frames per action with the maximum of the last
     two, no-ops and FIRE at the start of a game, the end of an episode at the loss of a life, rewards as their sign.
-    ``info["episode"]`` is about the whole game, in unclipped points and in frames, as with ``make_atari_env`` on a
-    game with ``frameskip=1``.
+    ``info["episode"]`` covers the whole game, in unclipped points and in frames, as with ``make_atari_env`` on a game
+    with ``frameskip=1``.
 
-    What differs from the wrappers:
+    Differences from the wrappers:
 
     - 0 to ``noop_max - 1`` no-ops instead of 1 to ``noop_max``, from ALE's own random generator.
-    - FIRE is pressed once and for one frame, not followed by action 2, and only at the start of a game: after the
-      loss of a life the agent has to press it, and no no-op is played there.
+    - FIRE is pressed once, for one frame, not followed by action 2, and only at the start of a game: after the loss of
+      a life the agent has to press it, and no no-op is played there.
     - The first observations after the loss of a life still hold the frames before it.
     - Grey before the maximum of two frames, not after it: images differ where sprites flicker over each other.
     - Sticky actions repeat the action within its four frames too (ALE's, with the chance that the id has: 0.25 for
@@ -152,7 +151,7 @@ class AtariGameVecEnv(GymVectorEnv):
         super().__init__(env, copy=False)  # each step returns new arrays
         self.clip_reward = clip_reward
         self._frames_before = np.zeros(env.num_envs, dtype=np.int64)
-        """All frames that the console has played before the current game."""
+        """Frames that the console has played before the current game."""
 
     def reset(self) -> VecEnvObs:
         obs = super().reset()
@@ -180,8 +179,8 @@ class AtariGameVecEnv(GymVectorEnv):
     ) -> dict[int, dict[str, Any]]:
         assert isinstance(obs, np.ndarray)
         lost_life = dones & ~over
-        # The game continues, so what it shows now is also what the episode ended with: ALE gives a final observation
-        # only for the end of a game.
+        # The game continues, so its current observation is also the last one of the episode: ALE gives a final
+        # observation only for the end of a game.
         raw_infos["final_obs"][lost_life] = obs[lost_life]
         infos = super()._after_own_reset(obs, raw_infos, dones, over)
         for index in np.flatnonzero(lost_life).tolist():

@@ -1,4 +1,4 @@
-"""How much a file may unpack to.
+"""Limits on the size that a file may unpack to.
 
 A file may unpack to :data:`ALWAYS_ALLOWED` bytes, or to :data:`GROWTH` times its own size if that is more. Data that is
 not compressed stays far below this limit. Stacked images that are stored with their successors shrink to a hundredth;
@@ -33,7 +33,7 @@ def allowed(size: int) -> int:
 
 
 def check_unpacked(what: str, needed: int, size: int) -> None:
-    """Refuse what would unpack to more than a file of its size may.
+    """Refuse content that would unpack to more than a file of its size may.
 
     Args:
         what: the file, or the part of it; begins the message.

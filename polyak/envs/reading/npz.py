@@ -49,12 +49,12 @@ class Header(NamedTuple):
 
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[zipfile.ZipFile]:
-    """The archive at ``path``, whose members are neither encrypted, nor there twice.
+    """Opens the archive at ``path``, after checking that its members are neither encrypted nor duplicated.
 
     Any error within the block that a damaged archive causes becomes a ValueError.
 
     Raises:
-        ValueError: it is no such archive, or a damaged one; the message begins with ``what``.
+        ValueError: the file is no such archive, or a damaged one; the message begins with ``what``.
     """
     check_regular(path, what)
     try:
@@ -141,7 +141,7 @@ def size_of(archive: zipfile.ZipFile) -> int:
 
 
 def array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array whose header was looked at, read into memory."""
+    """Reads an array into memory; its header was checked before."""
     with archive.open(name + SUFFIX) as file:
         return np.lib.format.read_array(file, allow_pickle=False)
 

@@ -15,15 +15,15 @@ DEEPEST = 64
 
 
 def parse(text: str | bytes, what: str) -> Any:
-    """The value of a JSON text.
+    """Returns the value of a JSON text.
 
     Args:
         text: at most :data:`MOST_BYTES` long, of at most :data:`MOST_VALUES` values, which are nested at most
             :data:`DEEPEST` deep.
-        what: what to call it in messages.
+        what: the name of the text in messages.
 
     Raises:
-        ValueError: it is no JSON, or beyond the limits.
+        ValueError: the text is no JSON, or beyond the limits.
     """
     if len(text) > MOST_BYTES:
         raise ValueError(f"{what} has {len(text):,} bytes of JSON: more than {MOST_BYTES:,} are not read.")
@@ -40,7 +40,7 @@ def parse(text: str | bytes, what: str) -> Any:
 
 
 def parse_object(text: str | bytes, what: str) -> dict[str, Any]:
-    """The same of an object; anything else is a ValueError."""
+    """Parses a JSON object; raises ValueError for anything else: see :func:`parse`."""
     value = parse(text, what)
     if not isinstance(value, dict):
         raise ValueError(f"{what} holds {value!r:.80} instead of names and values.")

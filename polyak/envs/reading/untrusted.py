@@ -1,8 +1,8 @@
-"""Names and values that come with a file: the one place that decides what a file of others may give.
+"""Checks of names and values that come with a file: everything that a file of others may contain is decided here.
 
-It may give environments that are registered under exactly the id that it says, classes of known packages, plain words,
-and numbers within limits. Nothing else: what is not on these lists is refused before anything is imported, called or
-built, and nothing is imported to decide. Trust lifts all of it.
+Allowed are environments registered under exactly the given id, classes of known packages, plain words, and numbers
+within limits. Anything else is refused before anything is imported, called or built, and nothing is imported to decide.
+``trust=True`` lifts all checks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_PROCESSES = 64
 LONGEST = 1_000
 """Most items of a list, and characters of a word."""
 MOST_VALUES = 10_000
-"""Most values and characters of one setting, where what stands in several places counts each time."""
+"""Largest number of values and characters in one setting; repeated references count each time."""
 MOST_TOGETHER = 10_000_000
 """Most environments, times stacked frames, times the numbers that wrappers are given: the lengths of images."""
 
@@ -65,7 +65,8 @@ _LENGTHS = re.compile(r".*(shape|size|dims?|resolution)")
 _COUNTED_BY_WRAPPERS = re.compile(r"max_episode_steps|seed")
 
 Kind = Literal["environment", "hyperparameter"]
-"""What a value is an argument of: an environment or a wrapper, which may be anyone's; or an algorithm and its parts."""
+"""The owner of an argument: an environment or a wrapper, which may come from any package; or an algorithm and its
+parts."""
 
 
 class UntrustedError(ValueError):
@@ -88,10 +89,10 @@ def is_ours(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Author:
-    """Who has written a name or a value: the user, or a file that may have come from others.
+    """The author of a name or a value: the user, or a file that may have come from others.
 
-    Fields: ``is_trusted`` whether everything is allowed; ``packages`` what the user names, beneath which code may be
-    named too.
+    Fields: ``is_trusted``: whether everything is allowed; ``packages``: modules that the user has named; code in them
+    may be named too.
     """
 
     is_trusted: bool = False
@@ -116,21 +117,21 @@ class Author:
         return known and bool(_PLAIN_PATH.fullmatch(module))
 
     def may_hold(self, found: type) -> bool:
-        """Whether a class is used that a module holds: one of that module's own package, or of another known one."""
+        """Whether a class found in a module may be used: one of that module's own package, or of another known one."""
         module = found.__module__
         return self.is_trusted or self.may_import(module) or module.partition(".")[0] in ("polyak", "gymnasium")
 
     def check_environment(self, text: str, *, source: str, key: str = "env", here: bool = True) -> None:
-        """Refuse an environment that is not registered, once the packages that the user names are imported.
+        """Refuse an environment that is not registered, after the user's packages were imported.
 
         Args:
-            text: an id; with a module of the user's packages, or the one that registers it, in front, if at all.
-            source: where it stands.
-            key: its name there.
-            here: whether it is about to be made, so that it must be known.
+            text: an id, which may have a prefix: a module of the user's packages, or the one that registers it.
+            source: the file, for messages.
+            key: its name in the file.
+            here: whether it is about to be made, so that it must be registered.
 
         Raises:
-            UntrustedError: it names code, or nothing.
+            UntrustedError: it names code, or no registered environment.
         """
         module, colon, name = text.rpartition(":")
         provider = next((one.module for one in PROVIDERS if one.ids.fullmatch(name)), "")
@@ -152,7 +153,7 @@ class Author:
             self._refuse_code(text, source, key)
 
     def check_packages(self, packages: Iterable[str], *, source: str, key: str) -> None:
-        """Refuse packages to import that the user does not name, and that are not known to register environments."""
+        """Refuse to import packages that the user has not named and that are not known to register environments."""
         for package in packages:
             if not (self.is_trusted or self.names(package) or registers_environments(package)):
                 self._refuse_code(package, source, key)
@@ -170,16 +171,16 @@ class Author:
     ) -> None:
         """Refuse a value that is not plain, or too large, at any depth.
 
-        Plain are truth values, None, numbers, words of letters and digits, registered ids, classes, and lists and dicts
-        of these.
+        Plain values are truth values, None, numbers, words of letters and digits, registered ids, classes, and lists
+        and dicts of these.
 
         Args:
-            value: what the file gives.
-            source: where it stands.
+            value: the value in the file.
+            source: the file, for messages.
             key: the setting, such as ``env_kwargs``.
-            name: of the argument among the setting's.
-            kind: what it is an argument of.
-            sizes: look at these alone, and let be what is not plain.
+            name: name of the argument in the setting.
+            kind: the kind of its owner.
+            sizes: check sizes only, and accept values that are not plain.
 
         Raises:
             UntrustedError: something in it is not allowed; the message has file, key, argument and value.
@@ -273,9 +274,9 @@ def _shown(value: Any) -> str:
 
 
 def registers_environments(package: str) -> bool:
-    """Whether a top package is known to register environments, and does not lie in the current folder.
+    """Whether a top-level package is known to register environments, and is not in the current folder.
 
-    There an archive may have put it, beside its logs. The standard library is never among them.
+    An archive may have put it there, beside its logs. The standard library is excluded.
     """
     known = package in {one.module for one in PROVIDERS} or package in _registered()
     return known and package not in sys.stdlib_module_names and not _lies_here(package)

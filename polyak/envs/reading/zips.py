@@ -10,11 +10,11 @@ MOST_LISTED = 4 * 2**20
 
 
 def open_zip(file: IO[bytes], what: str) -> zipfile.ZipFile:
-    """A zip, opened for reading, of which only the list of members has been read.
+    """Opens a zip for reading, after checking the size of its list of members.
 
     Args:
         file: open for reading.
-        what: what to call it in messages.
+        what: the name of the file in messages.
 
     Raises:
         ValueError: the list is longer than :data:`MOST_LISTED`.
@@ -22,7 +22,7 @@ def open_zip(file: IO[bytes], what: str) -> zipfile.ZipFile:
     """
     reader: Any = zipfile
     try:
-        end = reader._EndRecData(file)  # what ZipFile itself reads first
+        end = reader._EndRecData(file)  # ZipFile itself reads this record first
     except OSError as error:
         raise zipfile.BadZipFile(str(error)) from error
     if end and end[reader._ECD_SIZE] > MOST_LISTED:

@@ -1,7 +1,7 @@
-"""Environments whose transitions are known: they follow a table, and do nothing else.
+"""Environments whose transitions follow a known table, without further effects.
 
 Such an environment need not be called for each step: a loop over arrays (:mod:`polyak.algorithms.tabular.walking`)
-makes many steps at once, and afterwards the environment and its wrappers are set to the state that was reached.
+makes many steps at once, and afterwards the environment and its wrappers are set to the last state.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class KnownEnvs:
 
     @classmethod
     def behind(cls, env: VecEnv) -> KnownEnvs | None:
-        """The environments of a vector; None if a step may do more than its table says."""
+        """Returns the environments of a vector; None if a step may do more than its table describes."""
         if type(env) is not DummyVecEnv or not all(_is_known(single) for single in env.envs):
             return None
         processes = [FiniteProcess.of(single) for single in env.envs]
@@ -131,7 +131,7 @@ def _same(one: FiniteProcess, other: FiniteProcess) -> bool:
 
 
 def _legal(inner: Any, process: FiniteProcess) -> np.ndarray:
-    """[S, A] bool: which actions each state has, and which of them the environment's masks allow."""
+    """Returns the legal actions of each state [S, A] bool, without those that the environment's masks forbid."""
     legal = process.legal
     if callable(mask := getattr(inner, "action_mask", None)):  # Taxi's
         allowed = np.array([mask(state) for state in range(process.n_states)], bool)

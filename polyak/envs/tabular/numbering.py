@@ -17,7 +17,7 @@ class _Digits(NamedTuple):
     """The digits of a number that belong to one part of a space."""
 
     part: str
-    """Its name; empty where the space is not composed."""
+    """Name of the part; empty if the space is not composed."""
     shape: tuple[int, ...]
     sizes: np.ndarray  # [K]
     starts: np.ndarray  # [K]
@@ -53,7 +53,7 @@ class Numbering:
         """[K] how far apart the rows of neighbouring values are."""
 
     def states(self, observations: Any) -> tuple[np.ndarray, bool]:
-        """The numbers of one observation or of a batch of them.
+        """Returns the numbers of one observation or of a batch of them.
 
         Args:
             observations: values of the space, or arrays of N of them (by name for a composed space).

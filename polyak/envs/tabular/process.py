@@ -48,18 +48,19 @@ class FiniteProcess:
             f"<{type(self).__name__} of {self.n_states} states, {self.n_actions} actions, {len(self.chances)} outcomes>"
         )
 
-    # -- where it comes from -------------------------------------------------------------------------------------------
+    # -- constructors
+    # ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_outcomes(
         cls, outcomes: Mapping[int, Mapping[int, Sequence[Outcome]]], starts: Any = None, n_actions: int | None = None
     ) -> FiniteProcess:
-        """From ``P[state][action] = [(probability, next state, reward, ends), ...]``.
+        """Builds a process from ``P[state][action] = [(probability, next state, reward, ends), ...]``.
 
         Args:
-            outcomes: of the states 0 to S - 1; an action that a state does not name is one that it does not have.
+            outcomes: the rows of the states 0 to S - 1; a state does not have the actions that its row lacks.
             starts: [S] probabilities of first states; ``None``: each is as likely.
-            n_actions: A; ``None``: as many as the largest number of an action needs.
+            n_actions: A; ``None``: the largest number of an action, plus 1.
 
         Raises:
             ValueError: a state or an action has no row, probabilities do not add up to 1, or a number is out of range.
@@ -90,7 +91,7 @@ class FiniteProcess:
     def from_arrays(
         cls, transitions: Any, rewards: Any, starts: Any = None, terminal: Sequence[int] = ()
     ) -> FiniteProcess:
-        """From arrays.
+        """Builds a process from arrays.
 
         Args:
             transitions: [S, A, S] probabilities of next states; a row of zeros is an action that the state lacks.
@@ -135,10 +136,10 @@ class FiniteProcess:
 
     @classmethod
     def of(cls, env: Any) -> FiniteProcess:
-        """Of an environment that has a table ``P``, as Gymnasium's toy texts have.
+        """Returns the process of an environment with a table ``P``, such as Gymnasium's toy texts.
 
         Raises:
-            ValueError: it has none, or one that cannot be understood.
+            ValueError: it has no table, or an invalid one.
         """
         inner = getattr(env, "unwrapped", env)
         if isinstance(process := getattr(inner, "process", None), cls):
@@ -171,7 +172,8 @@ class FiniteProcess:
             raise ValueError(f"starts must be {self.n_states} probabilities that add up to 1, got {starts}.")
         return self
 
-    # -- what it says --------------------------------------------------------------------------------------------------
+    # -- derived tables
+    # -------------------------------------------------------------------------------------------------
 
     @property
     def pairs(self) -> np.ndarray:

@@ -13,13 +13,13 @@ from polyak.envs.tabular.process import FiniteProcess, Outcome
 
 
 class TableEnv(gym.Env[Any, Any]):
-    """An environment of a table: its states and actions are numbers, and its outcomes are known.
+    """An environment defined by a table: its states and actions are numbers, and its outcomes are known.
 
-    It has ``P`` and ``initial_state_distrib``, as Gymnasium's toy texts have. Where states do not have the same
-    actions, its infos say under ``action_mask`` which there are, and another action is an error.
+    It has ``P`` and ``initial_state_distrib``, as Gymnasium's toy texts have. Where states have different actions, its
+    infos hold the legal ones under ``action_mask``, and another action is an error.
 
     Args:
-        process: what may happen; or ``P[state][action] = [(probability, next state, reward, ends), ...]``; or arrays
+        process: the transitions; or ``P[state][action] = [(probability, next state, reward, ends), ...]``; or arrays
             (transitions [S, A, S], rewards [S, A]), see :meth:`FiniteProcess.from_arrays`.
         starts: [S] probabilities of first states, for the latter two.
         shape: rows and columns, if the states are the fields of a grid, for plots.
@@ -78,7 +78,7 @@ class TableEnv(gym.Env[Any, Any]):
         return self.s, self._info()
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """One outcome, drawn.
+        """Draws one outcome of an action.
 
         Raises:
             ValueError: the state does not have the action.

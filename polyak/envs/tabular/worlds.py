@@ -61,13 +61,14 @@ def grid(rows: Sequence[str], step: float = 0.0, goal: float = 1.0) -> TableEnv:
 
 
 def random_walk(n_states: int = 19, left: float = -1.0, right: float = 1.0) -> TableEnv:
-    """Steps to the left and to the right, as likely, from the middle to one of the ends (example 7.1).
+    """A random walk: equally likely steps to the left and to the right, from the middle to one of the ends (example
+    7.1).
 
-    There is one action, which decides nothing: what is learned is values. Exactly, state i is worth
-    ``left + (right - left) (i + 1) / (n_states + 1)``.
+    There is a single action, so only values are learned. The exact value of state i is ``left + (right - left) (i + 1)
+    / (n_states + 1)``.
 
     Args:
-        n_states: how many there are between the ends.
+        n_states: number of states between the ends.
         left, right: reward of stepping off either end.
     """
     table: _Table = {}
@@ -84,15 +85,16 @@ def _step_to(state: int, reward: float, n_states: int) -> Outcome:
 
 
 def max_bias(n_actions: int = 10, mean: float = -0.1, deviation: float = 1.0, n_rewards: int = 1000) -> TableEnv:
-    """Where a maximum of estimates misleads (example 6.7): right ends the episode with 0; left leads, with 0, to a
-    state whose actions all bring a normal reward of a negative mean.
+    """The example of maximisation bias (6.7): right ends the episode with reward 0; left leads, with reward 0, to a
+    state whose actions all yield a normal reward of negative mean.
 
     States: 0 where episodes begin (actions 0 left, 1 right), 1 to the left, 2 the end.
 
     Args:
-        n_actions: of the state to the left.
-        mean, deviation: of its rewards.
-        n_rewards: values, all as likely, that stand for the normal distribution: the middles of its quantiles.
+        n_actions: number of actions of the state to the left.
+        mean, deviation: mean and standard deviation of its rewards.
+        n_rewards: number of equally likely rewards that approximate the normal distribution: the middles of its
+            quantiles.
     """
     normal = NormalDist(mean, deviation)
     rewards = [normal.inv_cdf((i + 0.5) / n_rewards) for i in range(n_rewards)]

@@ -14,15 +14,15 @@ from polyak.envs.tensor.tensor_env import TensorEnv
 GRAVITY, FORCE, STEP = 9.8, 10.0, 0.02
 """m/s^2, N, s"""
 MASS, POLE_MASS, HALF_LENGTH = 1.1, 0.1, 0.5
-"""Of cart and pole together, of the pole (kg); half of the pole's length (m)."""
+"""Mass of cart and pole together, and of the pole (kg); half of the pole's length (m)."""
 FARTHEST, STEEPEST = 2.4, math.radians(12)
-"""Of cart (m) and pole (rad): beyond, the episode ends."""
+"""Limits of the cart's position (m) and the pole's angle (rad), beyond which the episode ends."""
 
 
 class TensorCartPole(TensorEnv):
     """Keep the pole upright by pushing the cart left (0) or right (1): a reward of 1 for each step.
 
-    States are position, speed, angle and its speed, in float32; they are what is seen.
+    States, and observations, are position, velocity, angle and angular velocity, in float32.
     """
 
     observation_space = spaces.Box(

@@ -1,6 +1,6 @@
 """N environments whose states are one tensor on a device.
 
-Where an episode ends, the next one begins by ``torch.where``: which operations run never depends on a value, so the
+Where an episode ends, ``torch.where`` begins the next one: the sequence of operations never depends on a value, so the
 host reads none and never waits for the device.
 """
 
@@ -20,22 +20,22 @@ from polyak.envs.sizes import MOST_TENSOR_ENVS, check_size
 class TensorEnv(ABC):
     """N environments of the same kind, whose states are a tensor [N, S].
 
-    A subclass names its spaces and time limit, and says how episodes begin, how states advance and what of them is
-    seen. It uses tensors alone and reads no value of theirs (no ``.item()``, no ``if`` on a tensor).
+    A subclass defines its spaces and time limit, how episodes begin, how states advance and how they are observed. It
+    uses tensors alone and reads no value of theirs (no ``.item()``, no ``if`` on a tensor).
 
     Args:
         num_envs: N, at least 1.
-        seed: of the random numbers that episodes begin with.
-        device: where the tensors are.
+        seed: seed of the random first states.
+        device: device of the tensors.
 
     Raises:
         ValueError: ``num_envs`` is below 1 or too large.
     """
 
     observation_space: spaces.Space[Any]
-    """Of one environment."""
+    """The observation space of one environment."""
     action_space: spaces.Space[Any]
-    """Of one environment: a Box, whose actions arrive as [N, ...] of its dtype, or a Discrete, as [N] int64."""
+    """The action space of one environment: a Box, whose actions are [N, ...] of its dtype, or a Discrete, [N] int64."""
     max_episode_steps: int
     """Steps after which an episode is truncated."""
     masked = False
@@ -89,14 +89,14 @@ class TensorEnv(ABC):
         return Outcome(self.observe(state), rewards, terminated, truncated, self.observe(self.state), ended)
 
     def get_state(self) -> dict[str, Tensor]:
-        """States, steps of the episodes so far, and the state of the random numbers."""
+        """Returns states, elapsed steps of the episodes, and the state of the random generator."""
         return {"state": self.state.clone(), "elapsed": self.elapsed.clone(), "random": self.random.get_state()}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        """Continue from what :meth:`get_state` returned.
+        """Restores a state that :meth:`get_state` returned.
 
         Raises:
-            ValueError: it is of another number of environments, or of others.
+            ValueError: the state has other shapes.
         """
         shapes = {name: tuple(state[name].shape) for name in ("state", "elapsed")}
         own = {"state": tuple(self.state.shape), "elapsed": tuple(self.elapsed.shape)}

@@ -17,7 +17,7 @@ _MAX_DISCRETE_BITS = 62  # 2**n_bits states must fit an int64
 class BitFlippingEnv(gym.Env):
     """Flip bits, one a step, until the state equals the goal; the reward is -1 until then, 0 at the goal.
 
-    The goal is all ones, or for one episode what :meth:`set_goal` sets.
+    The goal is all ones, or for one episode the goal set by :meth:`set_goal`.
 
     Args:
         n_bits: length of the state.
@@ -111,7 +111,7 @@ class BitFlippingEnv(gym.Env):
         self._bits.seed(seed)
 
     def set_goal(self, goal: int | np.ndarray) -> None:
-        """Want another state, in the form of the observation space, until the episode ends."""
+        """Set the goal, in the form of the observation space, until the episode ends."""
         self._asked = self.convert_to_bit_vector(goal, 1)[0].astype(self._bits.dtype)
 
     def reset(
@@ -176,4 +176,4 @@ class BitFlippingEnv(gym.Env):
         return None
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing: there is nothing to free."""

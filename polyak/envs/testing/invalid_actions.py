@@ -15,17 +15,17 @@ from polyak.envs.testing.identity import IdentityEnv, T
 class _InvalidActionEnv(IdentityEnv[T]):
     """:class:`IdentityEnv` with a method ``action_masks()``. The right action is always allowed.
 
-    What is forbidden is drawn from NumPy's global generator, as in sb3-contrib, so that seeded trainings agree.
+    The forbidden actions are drawn from NumPy's global generator, as in sb3-contrib, so that seeded trainings agree.
 
     Args:
-        space: of states and actions.
-        n_choices: how many choices an action is made of, each of which leaves at least the right one.
-        n_invalid_actions: entries of the mask, which are those of all choices one after another, that are False.
+        space: space of states and actions.
+        n_choices: number of choices in an action; the right one of each is always allowed.
+        n_invalid_actions: number of False entries in the mask, which concatenates those of all choices.
         ep_length: steps until truncation.
-        strict: what is forbidden is an error; otherwise it brings 0, as any wrong action does.
+        strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
 
     Raises:
-        ValueError: so many cannot be forbidden.
+        ValueError: ``n_invalid_actions`` is too large.
     """
 
     def __init__(self, space: spaces.Space, n_choices: int, n_invalid_actions: int, ep_length: int, strict: bool):
@@ -42,7 +42,7 @@ class _InvalidActionEnv(IdentityEnv[T]):
         super().__init__(space=space, ep_length=ep_length)
 
     def _entries(self, action: Any) -> np.ndarray:
-        """Which entries of a mask an action is made of: [n_choices]"""
+        """Returns the entries of a mask that belong to an action: [n_choices]"""
         raise NotImplementedError
 
     def _choose_next_state(self) -> None:
@@ -53,7 +53,7 @@ class _InvalidActionEnv(IdentityEnv[T]):
         self.invalid_actions = np.random.choice(others, self.n_invalid_actions, replace=False).tolist()
 
     def action_masks(self) -> list[bool]:
-        """What is allowed now, flat: see :mod:`polyak.envs.masks`."""
+        """Returns the current mask, flat: see :mod:`polyak.envs.masks`."""
         allowed = np.ones(len(self.possible_actions), dtype=bool)
         allowed[self.invalid_actions] = False
         return allowed.tolist()
@@ -65,13 +65,13 @@ class _InvalidActionEnv(IdentityEnv[T]):
 
 
 class InvalidActionEnvDiscrete(_InvalidActionEnv[int]):
-    """Repeat a number, while some others are forbidden.
+    """The task is to repeat a number, while some others are forbidden.
 
     Args:
         dim: number of values; None for 1.
         ep_length: steps until truncation.
-        n_invalid_actions: how many of them are forbidden at each step; fewer than ``dim``.
-        strict: what is forbidden is an error; otherwise it brings 0, as any wrong action does.
+        n_invalid_actions: how many values are forbidden at each step; fewer than ``dim``.
+        strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class InvalidActionEnvDiscrete(_InvalidActionEnv[int]):
 
 
 class InvalidActionEnvMultiDiscrete(_InvalidActionEnv[np.ndarray]):
-    """Repeat several numbers, while some others are forbidden.
+    """The task is to repeat several numbers, while some others are forbidden.
 
     Args:
         dims: number of values of each; None for [1, 1].
         ep_length: steps until truncation.
-        n_invalid_actions: how many values are forbidden at each step, of all together.
-        strict: what is forbidden is an error; otherwise it brings 0, as any wrong action does.
+        n_invalid_actions: how many values are forbidden at each step, in total.
+        strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class InvalidActionEnvMultiDiscrete(_InvalidActionEnv[np.ndarray]):
 
 
 class InvalidActionEnvMultiBinary(_InvalidActionEnv[np.ndarray]):
-    """Repeat some bits, while the opposites of some are forbidden.
+    """The task is to repeat some bits, while the opposites of some are forbidden.
 
     Args:
         dims: number of bits; None for 1.
         ep_length: steps until truncation.
         n_invalid_actions: how many bits leave no choice at each step.
-        strict: what is forbidden is an error; otherwise it brings 0, as any wrong action does.
+        strict: a forbidden action is an error; otherwise its reward is 0, as for any wrong action.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A grid world whose place can only be inferred from two observations together."""
+"""A grid world whose cells can only be told apart by two observations together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class SimpleMultiObsEnv(gym.Env):
     Args:
         num_col: number of columns.
         num_row: number of rows.
-        random_start: start in any cell but the last (also inside the grid, from where there is no way out), instead
-            of in the first.
-        discrete_actions: actions 0 to 3 are left, down, right, up; false for a Box of 4 numbers in [0, 1] whose
-            largest counts.
+        random_start: start in any cell but the last (also inside the grid, which cannot be left), instead of in the
+            first.
+        discrete_actions: actions 0 to 3 are left, down, right, up; false for a Box of 4 numbers in [0, 1], whose argmax
+            is the action.
         channel_last: images ``(64, 64, 1)``; false for ``(1, 64, 64)``.
 
     Raises:
@@ -64,7 +64,7 @@ class SimpleMultiObsEnv(gym.Env):
         self.init_state_mapping(num_col, num_row)
 
     def init_state_mapping(self, num_col: int, num_row: int) -> None:
-        """Draw what each cell looks like: a vector per row, an image per column."""
+        """Draw the observation of each cell: a vector for its row, an image for its column."""
         rng = np.random.default_rng(_MAP_SEED)
         vectors = rng.random((num_row, self.vector_size))
         images = rng.integers(0, 255, (num_col, *self.img_size), dtype=np.uint8)
@@ -116,5 +116,5 @@ class SimpleMultiObsEnv(gym.Env):
         return self.get_state_mapping(), reward, at_end, self.count > self.max_count, {"got_to_end": at_end}
 
     def render(self, mode: str = "human") -> None:
-        """Print what the last step did."""
+        """Print the record of the last step."""
         print(self.log)

@@ -1,7 +1,7 @@
 """The worker process of a SubprocVecEnv: runs a block of environments and answers the caller's commands.
 
-Observations, rewards, dones and actions lie in shared memory; the channel only wakes the other side and carries what
-is not an array: infos with content, seeds, attributes, errors.
+Observations, rewards, dones and actions are in shared memory; the channel only wakes the other side and carries
+everything that is not an array: infos with content, seeds, attributes, errors.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from polyak.envs.vec.shared_arrays import Channel, Layout, receive_shared_arrays
 from polyak.envs.vec.starting import leave_to_parent
 
 # Commands of the caller.
-BUILD = b"b"  # what a worker process does unasked
+BUILD = b"b"  # a worker process does this without a command
 STEP = b"s"  # actions in shared memory
 STEP_WITH = b"S"  # pickled list of actions
 RESET = b"r"  # empty, or pickled (seeds, options)
-CALL = b"c"  # pickled (what, slots, argument)
+CALL = b"c"  # pickled (name, slots, argument)
 CLOSE = b"x"
 # Answers of the worker.
 DONE = b"d"  # empty, or pickled content
@@ -99,14 +99,14 @@ class WorkerError:
 
 @dataclass
 class Assignment:
-    """What one worker has to do."""
+    """The work of one worker."""
 
     env_fns: Sequence[Callable[[], gym.Env]] | bytes
     """The factories; pickled with cloudpickle unless the worker is a fork."""
     first: int
     """Index of its first environment."""
     number: int
-    """Its own number among the workers."""
+    """The worker's number."""
     num_envs: int
     num_workers: int
 
@@ -114,12 +114,12 @@ class Assignment:
 def run_worker(
     ends: tuple[socket.socket, socket.socket], foreign_ends: Sequence[socket.socket], assignment: Assignment
 ) -> None:
-    """Entry point of the worker process; returns when the parent says so or is gone.
+    """Entry point of the worker process; returns at the parent's command or when the parent has exited.
 
     Args:
         ends: the worker's sockets, incoming and outgoing.
         foreign_ends: sockets that a fork inherited and that must not be kept open here.
-        assignment: which environments.
+        assignment: the environments to run.
     """
     # The garbage of the process that was forked is not to be finalized here: its threads, for one, are not here.
     gc.freeze()
@@ -133,7 +133,7 @@ def run_worker(
         if _get_ready(channel, block):
             _serve(channel, block)
     except (EOFError, ConnectionError):
-        pass  # the parent is gone
+        pass  # the parent has exited
     finally:
         block.close()
         channel.close()
@@ -145,7 +145,7 @@ def _get_ready(channel: Channel, block: EnvBlock) -> bool:
     if kind == FAILED:
         return False
     block.attach(receive_shared_arrays(block.layout(), channel))
-    gc.freeze()  # what was made so far lives as long as the process: no use in looking at it again
+    gc.freeze()  # objects made so far live as long as the process: collecting them again is wasted
     channel.send(DONE)
     return True
 
@@ -254,7 +254,7 @@ class EnvBlock:
     # --- commands ---
 
     def answer(self, kind: bytes, content: bytes) -> tuple[bytes, Any]:
-        """Carry out one command; DONE with what there is to say, or FAILED with a pickled :class:`WorkerError`."""
+        """Executes one command; returns DONE with the result, or FAILED with a pickled :class:`WorkerError`."""
         number = self.assignment.number
         try:
             if kind == STEP:
@@ -282,7 +282,7 @@ class EnvBlock:
             index = running[number] = slot.index
             rewards[index], done, info = slot.step(env, action, resets)
             dones[index] = done
-            if done or len(info) > 1:  # "TimeLimit.truncated" alone says nothing: the caller adds it
+            if done or len(info) > 1:  # "TimeLimit.truncated" alone is not sent: the caller adds it
                 news.append((index, info, resets.get(index)))
         if self.encode is None:
             return news
@@ -318,7 +318,7 @@ class EnvBlock:
         try:
             return encode(infos)
         except Exception as error:
-            self.running[self.assignment.number] = NOWHERE  # it may be any of them
+            self.running[self.assignment.number] = NOWHERE  # any environment may be the cause
             raise TypeError(
                 f"An info dict of environments {self.first} to {self.first + len(self.envs) - 1} cannot be sent to "
                 f"the main process: {error}. Put plain data into infos, or use DummyVecEnv."

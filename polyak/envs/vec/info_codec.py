@@ -1,8 +1,8 @@
 """Info dicts as bytes, between the processes of a SubprocVecEnv.
 
 Most infos hold a few numbers under the same keys at each step (MuJoCo's velocities, Atari's lives). Pickling NumPy
-numbers costs more than a light environment's step, so such infos travel as a table of raw numbers: keys and types
-once per message, in bytes that both sides know from the step before. Everything else is pickled.
+numbers costs more than a light environment's step, so such infos are sent as a table of raw numbers: keys and types
+once per message, in bytes that both sides have from the step before. Everything else is pickled.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def decode_step_infos(content: bytes) -> Iterator[StepInfo]:
 class _InfoTable:
     keys: tuple[str, ...]
     types: tuple[type | None, ...]
-    """What makes each number of the unpacked one; None where that is it already."""
+    """The type of each unpacked number; None if unpacking already returns it."""
     row: struct.Struct
 
     def info(self, values: tuple[Any, ...]) -> dict[str, Any]:

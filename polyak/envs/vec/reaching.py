@@ -18,7 +18,7 @@ from polyak.warning import warn_user
 
 @contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Add a line to what is printed for an exception of the block."""
+    """Add a line to the printed message of an exception of the block."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -27,7 +27,7 @@ def noted(note: str) -> Iterator[None]:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a line to what is printed for an exception (before Python 3.11: to its message)."""
+    """Add a line to the printed message of an exception (before Python 3.11: to its arguments)."""
     if hasattr(error, "add_note"):
         error.add_note(note)
     elif error.args and isinstance(error.args[0], str):
@@ -95,7 +95,7 @@ CALLS: dict[str, Callable[[gym.Env, Any], Any]] = {
     "get_statistics": lambda env, _: found_in(env),
     "set_statistics": put_into,
 }
-"""What can be done with one environment, given an argument."""
+"""The operations on one environment, each with an argument."""
 
 
 class GymEnvs(VecEnv):
@@ -106,7 +106,8 @@ class GymEnvs(VecEnv):
         """Calls ``CALLS[what]`` with each chosen environment and the argument; returns the results."""
 
     def get_state(self) -> dict[str, Any]:
-        """As for :class:`~polyak.envs.VecEnv`. Global random generators of processes are not part of it.
+        """Returns the states of the environments: see :meth:`polyak.envs.VecEnv.get_state`. Global random generators of
+        processes are not included.
 
         Raises:
             EnvStateError: the state of an environment cannot be read.

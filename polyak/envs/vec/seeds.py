@@ -8,18 +8,18 @@ _is_consecutive = False
 
 
 def seeds_of(seed: int, count: int) -> list[int]:
-    """Seeds for ``count`` environments.
+    """Returns seeds for ``count`` environments.
 
-    The first is ``seed`` itself, so that one environment is what ``reset(seed=seed)`` makes it. The others are drawn by
-    :class:`numpy.random.SeedSequence`: counted up from ``seed``, most environments of a run with the next seed would
-    play the episodes of this one, and the two runs would not be independent.
+    The first is ``seed`` itself, so that a single environment behaves as after ``reset(seed=seed)``. The others are
+    drawn by :class:`numpy.random.SeedSequence`: counted up from ``seed``, most environments of a run with the next seed
+    would play the episodes of this one, and the two runs would not be independent.
 
     Args:
         seed: at least 0.
-        count: how many.
+        count: number of environments.
 
     Returns:
-        ``count`` integers; those that are drawn lie in [0, 2**31), which every backend takes.
+        ``count`` integers; those that are drawn are in [0, 2**31), which every backend accepts.
     """
     if _is_consecutive:
         return list(range(seed, seed + count))
@@ -28,6 +28,6 @@ def seeds_of(seed: int, count: int) -> list[int]:
 
 
 def count_seeds_up() -> None:
-    """From now on environment ``i`` of this process's vectors gets ``seed + i``, as in Stable-Baselines3."""
+    """Give environment ``i`` of this process's vectors ``seed + i`` from now on, as Stable-Baselines3 does."""
     global _is_consecutive
     _is_consecutive = True

@@ -1,4 +1,4 @@
-"""What worker processes get: functions that make environments, and the program that they import."""
+"""Serialization for worker processes: functions that make environments, and the program that they import."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import cloudpickle
 
 
 def packed(make: object, argument: str, first: int = 0) -> bytes:
-    """A function that makes environments, or several, for another process.
+    """Serializes a function that makes environments, or several, for another process.
 
     Args:
         make: the function, or a list of functions; or a registered name.
-        argument: what the user gave them as.
+        argument: name of the user's argument, for messages.
         first: the index of the first of several.
 
     Raises:
-        TypeError: one cannot be pickled; it names the argument, the cause and the fix.
+        TypeError: one cannot be pickled; the message names the argument, the cause and the fix.
     """
     try:
         return cloudpickle.dumps(make)
@@ -44,9 +44,9 @@ def _is_sendable(make: Any) -> bool:
 
 @contextmanager
 def main_imported_if_possible() -> Iterator[None]:
-    """Processes that are started within the block import the main program only if it is in a file.
+    """Lets processes that are started within the block import the main program only if it is in a file.
 
-    Of one that is read from the standard input, whose file is called ``<stdin>``, what they need is sent to them.
+    A program read from the standard input has the file name ``<stdin>``; its functions are sent to them.
     """
     main: Any = sys.modules["__main__"]
     file = getattr(main, "__file__", None)

@@ -26,7 +26,7 @@ Layout: TypeAlias = Mapping[Hashable, tuple[tuple[int, ...], np.dtype]]
 _ALIGNMENT = 64  # a cache line, so that two arrays never share one
 _HEADER = 9  # one byte of kind, eight of length
 _EMPTY = bytes(_HEADER - 1)  # the length of no content
-_CHUNK = 16384  # bytes asked for at once; the usual message is far smaller
+_CHUNK = 16384  # bytes read at once; the usual message is far smaller
 
 
 def create_shared_arrays(layout: Layout, receivers: list[Channel]) -> dict[Hashable, np.ndarray]:
@@ -124,14 +124,14 @@ class Channel:
             _limit_waits(end, patience)
 
     def send(self, kind: bytes, content: bytes = b"", deadline: float | None = None) -> None:
-        """Send one message; waits while the other side has not read what was sent before.
+        """Send one message; wait while the other side has not read the earlier ones.
 
         Args:
             deadline: ``time.monotonic()`` at which to give up; None never gives up.
 
         Raises:
             TimeoutError: when the deadline passes.
-            ConnectionError: when the other end is closed or its process is gone.
+            ConnectionError: when the other end is closed or its process has exited.
         """
         message = memoryview(
             b"".join((kind, len(content).to_bytes(8, "little"), content)) if content else kind + _EMPTY
@@ -144,11 +144,11 @@ class Channel:
                     raise TimeoutError("the other process does not read") from error
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Wait for one message. After a timeout the call can be repeated: what arrived so far is kept.
+        """Wait for one message. After a timeout the call can be repeated: bytes received so far are kept.
 
         Raises:
             TimeoutError: when ``patience`` passes without news.
-            EOFError: when the other end is closed or its process is gone.
+            EOFError: when the other end is closed or its process has exited.
         """
         received = self._received
         while len(received) < _HEADER:
@@ -177,7 +177,7 @@ class Channel:
         self._received += part
 
     def close(self) -> None:
-        """Close this end; the other side reads what was sent and then gets EOFError."""
+        """Close this end; the other side reads the messages sent before and then gets EOFError."""
         self.incoming.close()
         self.outgoing.close()
 

@@ -1,4 +1,4 @@
-"""How worker processes are started: what asks a program to stop is left to the parent, and nothing is left behind."""
+"""How worker processes are started: stop signals are left to the parent, and no sockets are left behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from polyak.writing import is_running
 
 _ASKED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
-"""Signals that ask a program to stop. Terminals and schedulers send them to all of its processes."""
+"""Signals that request a program to stop. Terminals and schedulers send them to all of its processes."""
 _SOCKETS = "polyak-workers"
 
 
@@ -37,9 +37,9 @@ def away_from_signals() -> Iterator[None]:
 
 
 def leave_to_parent() -> None:
-    """In a worker: do nothing on these signals. The parent decides.
+    """Let a worker ignore these signals: the parent handles them.
 
-    They get handlers, because programs that an environment starts would inherit that they are ignored or blocked.
+    They get handlers, because programs that an environment starts would inherit ignored or blocked signals.
     """
     for number in _ASKED:
         signal.signal(number, lambda *_: None)
@@ -48,8 +48,8 @@ def leave_to_parent() -> None:
 
 
 def use_own_sockets() -> None:
-    """Let multiprocessing keep its sockets in a folder whose name says which process it is of, and delete those that
-    killed processes of this user have left."""
+    """Let multiprocessing keep its sockets in a folder named after this process, and delete those that killed processes
+    of this user have left."""
     current: Any = multiprocessing.process.current_process()
     if current._config.get("tempdir") is not None:  # it has one
         return

@@ -57,11 +57,11 @@ class EnvWorkerError(RuntimeError):
     ):
         super().__init__(message)
         self.env_index = env_index
-        """Place of the environment in the VecEnv; None when it is not known."""
+        """Place of the environment in the VecEnv; None if it is unknown."""
         self.seed = seed
         """Seed of its last seeded reset."""
         self.action = action
-        """Its last action."""
+        """The environment's last action."""
         self.remote_traceback = remote_traceback
         """Traceback of the worker process, empty when it left none."""
 
@@ -106,7 +106,7 @@ class _Worker:
 class _OwnWork:
     """The block of environments that the caller's process steps itself, commanded like a worker.
 
-    A command is carried out when its answer is asked for: by then the worker processes have theirs.
+    A command is executed when its answer is read: by then the worker processes have theirs.
     """
 
     name = "the calling process"
@@ -137,11 +137,11 @@ class _OwnWork:
 class SubprocVecEnv(GymEnvs):
     """Runs environments in worker processes, several to a process, with arrays in shared memory.
 
-    Worth it when the environments of one process take longer to step than the message that starts them (some 30
+    Useful when the environments of one process take longer to step than the message that starts them (some 30
     microseconds); for lighter ones DummyVecEnv is faster.
 
     With the start methods "forkserver" (the default where there is one) and "spawn" each worker imports the script
-    again, so the code that makes the VecEnv must stand under ``if __name__ == "__main__":``.
+    again, so the code that makes the VecEnv must be under ``if __name__ == "__main__":``.
 
     Each worker process has its own streams of Python's, numpy's and torch's global random numbers, with every start
     method; a seeded reset seeds them, too.
@@ -155,10 +155,10 @@ class SubprocVecEnv(GymEnvs):
             is not safe with threads (torch's, a renderer's) in the parent.
         n_workers: how many processes share the environments, at most one per environment, and 1,024; None for the
             number of CPUs. Give ``len(env_fns)`` when two environments cannot live in one process.
-        step_in_caller: the calling process is one of the ``n_workers`` and steps the first block of environments
-            itself while the others step theirs. Fastest where the CPUs are few (with two, by a tenth to a half), but
-            those environments are not apart from the training: a crash of one ends it, ``timeout`` does not apply to
-            them, and they share its working directory, threads, GPU context and global random generators.
+        step_in_caller: the calling process is one of the ``n_workers``, and steps the first block of environments while
+            the others step theirs. Fastest where the CPUs are few (with two, by a tenth to a half), but those
+            environments are not apart from the training: a crash of one ends it, ``timeout`` does not apply to them,
+            and they share its working directory, threads, GPU context and global random generators.
         timeout: seconds that a step, reset or call may take before it is an error; None waits for ever. A worker
             that died is found at once.
         start_timeout: the same for importing and building the environments.
@@ -182,8 +182,7 @@ class SubprocVecEnv(GymEnvs):
         start_timeout: float | None = 300.0,
     ):
         if getattr(multiprocessing.current_process(), "_inheriting", False):
-            # This process is a worker being started: it imports the script, which builds the VecEnv at its top level.
-            # The parent sees the exit code and explains; continuing would print a long traceback from each worker.
+            # The parent reads the exit code and explains; continuing would print a long traceback from each worker.
             os._exit(_UNGUARDED_MAIN)
         check_env_fns(env_fns)
         fns = list(env_fns)
@@ -196,7 +195,7 @@ class SubprocVecEnv(GymEnvs):
             start_method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(start_method)
         if start_method != "fork":
-            resource_tracker.ensure_running()  # whose start would let signals through again
+            resource_tracker.ensure_running()  # starting it later would unblock signals
             use_own_sockets()
 
         self.waiting = False
@@ -371,7 +370,7 @@ class SubprocVecEnv(GymEnvs):
         for mine, answer in zip(content_of.values(), answers, strict=True):
             for index, result in zip(mine, pickle.loads(answer), strict=True):
                 results.setdefault(index, []).append(result)
-        # An index may be asked for more than once.
+        # An index may occur more than once.
         return [results[index].pop(0) for index in chosen]
 
     def _owner(self, index: int) -> int:
@@ -412,7 +411,7 @@ class SubprocVecEnv(GymEnvs):
     def _collect(
         self, doing: str, timeout: float | None, workers: Sequence[_Worker | _OwnWork] | None = None
     ) -> list[bytes]:
-        """One answer of each worker; raises the first failure once all that still can have answered."""
+        """Returns one answer of each worker; raises the first failure after all that can answer have done so."""
         deadline = None if timeout is None else time.monotonic() + timeout
         answers, failures = [], []
         for worker in self._workers if workers is None else workers:
@@ -471,7 +470,7 @@ class SubprocVecEnv(GymEnvs):
         )
 
     def _hung(self, worker: _Worker, doing: str) -> EnvTimeoutError:
-        worker.process.kill()  # no use in asking it to close
+        worker.process.kill()  # it would not answer a command to close
         index = self._running_in(worker)
         name = worker.name if index is None else f"environment {index}"
         limit = "timeout" if hasattr(self, "_running") else "start_timeout"
@@ -510,12 +509,12 @@ class SubprocVecEnv(GymEnvs):
         self.closed = True
         self.waiting = False
         self._stop()
-        for name in _VIEWS_OF_SHARED_MEMORY:  # the block is freed with the last of them
+        for name in _VIEWS_OF_SHARED_MEMORY:  # deleting the last of them frees the block
             self.__dict__.pop(name, None)
 
 
 def _stop_workers(workers: list[_Worker | _OwnWork], owner: int) -> None:
-    """End all workers: ask, wait, kill. Must not refer to the VecEnv (it is its finalizer)."""
+    """End all workers: send CLOSE, wait, kill. It must not refer to the VecEnv, whose finalizer it is."""
     if os.getpid() != owner:
         return  # a fork of the owner: the workers are not its own
     processes = [worker for worker in workers if isinstance(worker, _Worker)]
@@ -525,7 +524,7 @@ def _stop_workers(workers: list[_Worker | _OwnWork], owner: int) -> None:
             # Answers are not read any more: a worker in the middle of a long one is freed by this.
             worker.channel.incoming.shutdown(socket.SHUT_RD)
         except OSError:
-            pass  # already gone
+            pass  # it has exited already
     for own in workers:
         if isinstance(own, _OwnWork):
             own.block.close()

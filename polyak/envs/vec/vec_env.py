@@ -25,7 +25,7 @@ from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.warning import warn_user
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
-"""Which of the environments: all (None), one, or several."""
+"""The chosen environments: all (None), one, or several."""
 
 VecEnvObs: TypeAlias = np.ndarray | dict[str, np.ndarray] | tuple[np.ndarray, ...]
 """Batched observation, leading dimension ``num_envs``; a Dict space gives a dict, a Tuple space a tuple."""
@@ -53,8 +53,8 @@ class VecEnv(ABC):
     reset_infos: list[dict[str, Any]]
     """The info dicts of the last reset of each environment."""
     resets: int = 0
-    """How often all environments were reset, counted by the innermost VecEnv (``unwrapped``). A training detects by it
-    that another program has used its environments."""
+    """How often all environments were reset, counted by the innermost VecEnv (``unwrapped``). Training compares it to
+    detect that another program has used its environments."""
 
     def __init__(self, num_envs: int, observation_space: spaces.Space, action_space: spaces.Space):
         self.num_envs = num_envs
@@ -84,10 +84,10 @@ class VecEnv(ABC):
     # --- state ---
 
     def get_state(self) -> dict[str, Any]:
-        """All that decides what the environments do next, as plain data: see :mod:`polyak.envs.state`.
+        """Returns everything that determines the environments' next steps, as plain data: see :mod:`polyak.envs.state`.
 
         Raises:
-            EnvStateError: it cannot be read; the message says of which part.
+            EnvStateError: it cannot be read; the message names the part.
         """
         raise EnvStateError(
             f"{type(self).__name__} does not define its state. Give it get_state() and set_state(state), or use "
@@ -95,7 +95,7 @@ class VecEnv(ABC):
         )
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from what :meth:`get_state` returned, of a vector that was made alike.
+        """Restores a state that :meth:`get_state` of an equally made vector returned.
 
         Raises:
             EnvStateError: the state is of another kind of environment.
@@ -145,13 +145,14 @@ class VecEnv(ABC):
         return self.step_wait()
 
     def step_rows(self, actions: Any) -> tuple[VecEnvObs, np.ndarray, np.ndarray, Sequence[dict[str, Any]]]:
-        """As :meth:`step`, for a training: there is an action for each environment, and infos may be made when they are
-        first asked for, which must be before the next step."""
+        """Steps like :meth:`step`, for training: there must be an action for each environment, and infos may be made
+        when they are first read, which must be before the next step."""
         return self.step(actions)
 
     @property
     def steps_in_rows(self) -> bool:
-        """Whether :meth:`step_rows` does what :meth:`step` does: no subclass, nor the object, has a step of its own."""
+        """Whether :meth:`step_rows` is equivalent to :meth:`step`: neither a subclass nor the object overrides the
+        step."""
         stepping = {"step", "step_async", "step_wait", "step_rows"}
         found = (vars(each) for each in (self, *type(self).__mro__))
         return "step_rows" in next(names for names in found if names.keys() & stepping)
@@ -223,7 +224,7 @@ class VecEnv(ABC):
 
     @abstractmethod
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
-        """Say for each chosen environment whether one of its wrappers is a ``wrapper_class``."""
+        """Returns for each chosen environment whether one of its wrappers is a ``wrapper_class``."""
 
     def has_attr(self, attr_name: str) -> bool:
         """Whether every environment has the attribute."""
@@ -234,7 +235,8 @@ class VecEnv(ABC):
         return True
 
     def attr_of_first(self, attr_name: str, default: Any) -> Any:
-        """An attribute of the first environment; ``default`` if it has none, or there are no single environments."""
+        """Returns an attribute of the first environment; ``default`` if it has none, or there are no single
+        environments."""
         try:
             return self.get_attr(attr_name, 0)[0]
         except (AttributeError, NotImplementedError):
@@ -248,10 +250,10 @@ class VecEnv(ABC):
         return indices
 
     def _batch_of_actions(self, actions: Any) -> Any:
-        """``actions`` with one entry per environment; a single environment's own action will do for a vector of one.
+        """Returns ``actions`` with one entry per environment; a vector of one also accepts a single action.
 
-        Actions of a Dict or Tuple space come as a list with each environment's own. What is beyond the last environment
-        is left out, with a warning.
+        Actions of a Dict or Tuple space are a list with one for each environment. Surplus actions are left out, with a
+        warning.
 
         Raises:
             ValueError: there are fewer.
@@ -264,7 +266,7 @@ class VecEnv(ABC):
         return self._checked_actions(actions)
 
     def _checked_actions(self, actions: Any) -> Any:
-        """As :meth:`_batch_of_actions`, of what is no array with a row for each environment."""
+        """Checks actions that are not an array with a row for each environment: see :meth:`_batch_of_actions`."""
         if is_composed(self.action_space) and isinstance(actions, dict | tuple):
             if self.num_envs == 1 and self.action_space.contains(actions):
                 return [actions]
@@ -287,7 +289,7 @@ class VecEnv(ABC):
     # --- images ---
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """One RGB image per environment (None where it has none)."""
+        """Returns one RGB image per environment (None where it has none)."""
         raise NotImplementedError(f"{type(self).__name__} does not implement get_images().")
 
     def render(self, mode: str | None = None) -> np.ndarray | None:
@@ -338,14 +340,16 @@ class VecEnv(ABC):
         return self
 
     def getattr_depth_check(self, name: str, already_found: bool) -> str | None:
-        """Name of the class whose attribute would be hidden by one found further out; None when there is none."""
+        """Returns the name of the class whose attribute would be hidden by one found further out; None if there is
+        none."""
         return _qualified_name(self) if already_found and _owns(self, name) else None
 
 
 class VecEnvWrapper(VecEnv):
     """A VecEnv around another one; everything that a subclass does not define reaches the wrapped one.
 
-    Attributes too: reading an unknown attribute finds it in the wrapped VecEnvs, and raises when two of them have it.
+    This includes attributes: an unknown attribute is looked up in the wrapped VecEnvs; if two of them have it, an error
+    is raised.
 
     Args:
         venv: the VecEnv to wrap.
@@ -354,9 +358,9 @@ class VecEnvWrapper(VecEnv):
     """
 
     passes_on: Container[str] = ()
-    """Which of ``"observations"`` and ``"rewards"`` a class that defines ``reset`` or ``step_wait`` returns as ``venv``
-    gave them. Around a ``VecNormalize``, what is not named here is replayed as it was returned, normalised by the
-    statistics of then; the rest is normalised by the newest ones."""
+    """Those of ``"observations"`` and ``"rewards"`` that a class defining ``reset`` or ``step_wait`` returns unchanged
+    from ``venv``. Around a ``VecNormalize``, the others are replayed as they were returned, normalised by the
+    statistics of that time; unchanged ones are normalised by the newest statistics."""
 
     state_attributes: ClassVar[tuple[str, ...] | None] = None
     """Names of the attributes that are part of the environments' state; ``None``: all that are plain data."""
@@ -380,7 +384,7 @@ class VecEnvWrapper(VecEnv):
         return f"<{type(self).__name__} around {self.venv!r}>"
 
     def around(self: Wrapper, venv: VecEnv) -> Wrapper:
-        """The same layer around another VecEnv, which shares what this one holds."""
+        """Returns the same layer around another VecEnv; it shares this one's attributes."""
         layer = type(self).__new__(type(self))
         vars(layer).update(vars(self), venv=venv)
         return layer
@@ -427,7 +431,7 @@ class VecEnvWrapper(VecEnv):
 
     @property
     def _own_statistics(self) -> Found:
-        """Those that this wrapper holds itself, for all environments."""
+        """Returns the statistics that this wrapper holds itself, for all environments."""
         return found_in(self, shared=True)
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -507,7 +511,7 @@ class VecObservationWrapper(VecEnvWrapper):
 
     @abstractmethod
     def observation(self, observation: Any) -> Any:
-        """The changed observation, of one environment or of a batch; what is given stays as it is."""
+        """Returns the changed observation, of one environment or of a batch; does not change its argument."""
 
     def reset(self) -> VecEnvObs:
         return self.observation(self.venv.reset())
@@ -544,7 +548,7 @@ def wrappers_of(env: Any) -> Iterator[VecEnvWrapper]:
     """The VecEnvWrappers around ``env``, the outermost first."""
     while isinstance(env, VecEnvWrapper):
         yield env
-        env = getattr(env, "venv", None)  # one that was unpickled may have none yet
+        env = getattr(env, "venv", None)  # one that was just unpickled may have none
 
 
 def unwrap_vec_wrapper(env: gym.Env | VecEnv, vec_wrapper_class: type[Wrapper]) -> Wrapper | None:

@@ -34,7 +34,7 @@ class ActionMasker(gym.Wrapper):
         self._ask: Callable[..., Any] = partial(method, env) if _takes_one(method) else method
 
     def action_masks(self) -> Any:
-        """What is allowed now."""
+        """Returns the current action mask."""
         return self._ask()
 
 

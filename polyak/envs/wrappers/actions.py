@@ -17,7 +17,7 @@ class ActionNoiseWrapper(gym.Wrapper):
     The noise comes from the environment's own generator, so a seeded reset repeats it.
 
     Args:
-        env: its actions are in a Box.
+        env: an environment whose actions are in a Box.
         noise_std: standard deviation of the noise, in the unit of actions.
 
     Raises:
@@ -40,11 +40,11 @@ class ActionNoiseWrapper(gym.Wrapper):
 class ActionSmoothingWrapper(gym.Wrapper):
     """Smooths actions exponentially: ``smoothing_coef * previous + (1 - smoothing_coef) * action``, from 0 at a reset.
 
-    Those of a Box stay in it, in its dtype.
+    Actions of a Box stay within its bounds, in its dtype.
 
     Args:
-        env: its actions are numbers, or arrays of them.
-        smoothing_coef: share of what was done before; 0 changes nothing.
+        env: an environment whose actions are numbers, or arrays of them.
+        smoothing_coef: share of the previous action; 0 changes nothing.
 
     Raises:
         ValueError: ``smoothing_coef`` is not between 0 and 1.

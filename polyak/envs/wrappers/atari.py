@@ -114,7 +114,7 @@ class FireResetEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
 
     def reset(self, **kwargs: Any) -> Reset:
         obs, info = self.env.reset(**kwargs)
-        for action in (1, 2):  # some games want a second button
+        for action in (1, 2):  # some games require a second button
             obs, _, terminated, truncated, info = self.env.step(action)
             if terminated or truncated:
                 obs, info = self.env.reset(**_without_seed(kwargs))

@@ -12,11 +12,11 @@ from polyak.envs.vec.vec_env import VecEnv, VecObservationWrapper
 
 
 class NamedObservation(gym.ObservationWrapper):
-    """The parts of Dict and Tuple observations, however deep they lie, in one Dict: ``{"camera": {"left": image}}``
-    becomes ``{"camera/left": image}``, and the entries of a Tuple are ``"0"``, ``"1"`` and so on.
+    """Flattens Dict and Tuple observations of any depth to one Dict: ``{"camera": {"left": image}}`` becomes
+    ``{"camera/left": image}``, and the entries of a Tuple are ``"0"``, ``"1"`` and so on.
 
     Args:
-        env: its observation space is a Dict or a Tuple.
+        env: an environment whose observation space is a Dict or a Tuple.
 
     Raises:
         ValueError: two parts would have the same name.

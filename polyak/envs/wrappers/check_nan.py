@@ -1,4 +1,4 @@
-"""Find where a NaN or an infinity came from: the policy or an environment, and which."""
+"""Find the origin of a NaN or an infinity: the policy or an environment, and which."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from polyak.warning import warn_user
 
 
 class VecCheckNan(VecEnvWrapper):
-    """Checks actions, observations and rewards for NaN (and infinity), and says which environment they came from.
+    """Checks actions, observations and rewards for NaN (and infinity), and reports the environment they came from.
 
     Args:
         venv: the VecEnv to wrap.
         raise_exception: raise ValueError; otherwise warn.
         warn_once: warn the first time only.
-        check_inf: look for infinities too.
+        check_inf: check for infinities too.
     """
 
     passes_on = ("observations", "rewards")
@@ -51,7 +51,7 @@ class VecCheckNan(VecEnvWrapper):
         return observations
 
     def check_array_value(self, name: str, value: np.ndarray) -> list[tuple[str, str]]:
-        """Say what is in an array that should not be: ``(name, "nan")``, ``(name, "inf")``, both or nothing."""
+        """Returns the findings in an array: ``(name, "nan")``, ``(name, "inf")``, both or none."""
         value = np.asarray(value)
         if not np.issubdtype(value.dtype, np.inexact) or np.isfinite(value).all():
             return []

@@ -1,4 +1,4 @@
-"""One entry of a Dict observation in place of the whole."""
+"""A wrapper that replaces a Dict observation by one of its entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One decision for several steps."""
+"""A wrapper that repeats each action for several steps."""
 
 from __future__ import annotations
 

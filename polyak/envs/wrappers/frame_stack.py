@@ -17,7 +17,7 @@ ChannelsOrder = str | None | Mapping[str, str | None]
 
 
 class ChannelsOrderError(ValueError, AssertionError):
-    """An unknown order of channels. Also an AssertionError, which is what Stable-Baselines3 raises here."""
+    """An unknown order of channels. Also an AssertionError, which Stable-Baselines3 raises here."""
 
 
 class StackedObservations:
@@ -71,17 +71,17 @@ class StackedObservations:
         width = observation_space.shape[axis]
         before = (slice(None),) * axis
         self._older = (*before, slice(width, None))
-        """Where one stack holds what stays when another observation is pushed."""
+        """The part of one stack that remains when another observation is pushed."""
         self._newest = (slice(None), *before, slice(-width, None))
-        """Where the stacks hold the newest observations."""
+        """The part of the stacks that holds the newest observations."""
         self._shift = width * int(np.prod(self.stacked_shape[axis + 1 :]))
-        """How far a push moves an element in memory."""
+        """The distance in memory by which a push moves an element."""
 
     @staticmethod
     def compute_stacking(
         n_stack: int, observation_space: spaces.Box, channels_order: str | None = None
     ) -> tuple[bool, int, tuple[int, ...], int]:
-        """Where to stack.
+        """Returns the axes and the shape of stacked observations.
 
         Returns:
             Whether along the first dimension; the dimension of a batch that grows (1 or -1); the shape of one stacked
@@ -136,8 +136,9 @@ class StackedObservations:
         if self.sub_stacked_observations is not None:
             stacks = self.sub_stacked_observations.items()
             return {key: stack._push(observations[key], ended) for key, stack in stacks}
-        # A new array: what was returned before stays as it was. All elements move by the same distance in memory, so
-        # one plain copy does it; what spills over from one stack to the next lands where the newest are written.
+        # A new array, so that earlier results stay as they were. All elements move by the same distance in memory, so
+        # one plain copy does it; elements that spill over from one stack to the next are overwritten by the newest
+        # ones.
         previous, self.stackedobs = self.stackedobs, np.empty_like(self.stackedobs)
         self.stackedobs.reshape(-1)[: -self._shift] = previous.reshape(-1)[self._shift :]
         if ended:

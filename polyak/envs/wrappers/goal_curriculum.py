@@ -1,8 +1,8 @@
-"""Goals for environments to ask for, chosen by what has been achieved: a curriculum for hindsight replay.
+"""A curriculum of goals for hindsight replay: rare goals are chosen among the achieved ones.
 
 Pitis, Chan, Zhao, Stadie and Ba 2020, "Maximum Entropy Gain Exploration for Long Horizon Multi-goal Reinforcement
-Learning", arXiv:2007.02832: MEGA asks for the achieved goal of least density; OMEGA asks for the environment's own
-goals the more often, the better what has been achieved covers them.
+Learning", arXiv:2007.02832: MEGA sets the achieved goal of least density; OMEGA keeps the environment's own goals the
+more often, the better the achieved goals cover them.
 
 Shapes: N environments, B goals, M kernels, D entries of a goal.
 """
@@ -21,7 +21,7 @@ from polyak.seeding import derived_seed
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 METHOD, ATTRIBUTE = "set_goal", "goal"
-"""How an environment takes a goal: by its method, or where it has none by its attribute."""
+"""The method that sets an environment's goal, and the attribute that is assigned where it has no such method."""
 _STREAM = 2
 """Sets this wrapper's random numbers apart from those of the environments."""
 _OWN = 1000
@@ -73,32 +73,32 @@ class _Goals:
 
 
 class VecGoalCurriculum(VecEnvWrapper):
-    """Environments that are asked for rare goals among those that were achieved (MEGA, arXiv:2007.02832).
+    """Sets rare goals among those that were achieved (MEGA, arXiv:2007.02832).
 
-    When an episode begins, some goals are drawn from those that were achieved in any episode. The environment is asked
-    for the one of which a kernel density estimate says that it was achieved least. With probability
-    ``1 / max(offset + KL(own || achieved), 1)`` it keeps its own goal (OMEGA), so that training ends with the task
-    itself once exploration covers it. Every algorithm that learns from goals works, with
-    :class:`~polyak.experience.HerReplayBuffer` or without.
+    When an episode begins, some goals are drawn from those that were achieved in any episode. The environment's goal
+    becomes the one of least density by a kernel density estimate. With probability ``1 / max(offset + KL(own ||
+    achieved), 1)`` it keeps its own goal (OMEGA), so that training ends with the task itself once exploration covers
+    it. Every algorithm that learns from goals works, with :class:`~polyak.experience.HerReplayBuffer` or without.
 
-    An environment takes a goal for one episode by its method ``set_goal(goal)``; where it has none, by its attribute
-    ``goal``, an array like its desired goal, as those of Gymnasium-Robotics do. Evaluation episodes belong in
-    environments without this wrapper. ``info["own_goal"]`` at an episode's end says whether its goal was the
-    environment's own. Achieved goals and random numbers are part of the environments' state, which is saved and resumed
-    with a model.
+    A goal is set for one episode by the environment's method ``set_goal(goal)``, or, if it has none, by its attribute
+    ``goal``, an array like its desired goal, as in Gymnasium-Robotics. Evaluation episodes belong in environments
+    without this wrapper. ``info["own_goal"]`` at an episode's end is whether its goal was the environment's own.
+    Achieved goals and random numbers are part of the environments' state, which is saved and resumed with a model.
 
     Args:
         venv: the VecEnv to wrap; not a normalised one.
-        candidates: achieved goals that each choice is made of; own goals that the divergence is estimated at.
-        bandwidth: standard deviation of the kernels, in those of the achieved goals' entries.
-        kernels: achieved goals that the density is estimated from, drawn for each choice.
-        capacity: achieved goals that are kept, the newest ones.
-        offset: b: the larger, the later own goals are asked for; ``inf`` never asks for them.
+        candidates: number of achieved goals among which each choice is made, and of own goals at which the divergence
+            is estimated.
+        bandwidth: standard deviation of the kernels, in units of the standard deviations of the achieved goals'
+            entries.
+        kernels: number of achieved goals from which the density is estimated, drawn for each choice.
+        capacity: number of achieved goals to keep, the newest ones.
+        offset: b: the larger, the later own goals are used; ``inf`` never uses them.
 
     Raises:
         ValueError: an argument is out of range; the observations have no goals, or goals that are not vectors; the
-            environments are normalised, or cannot be asked for a goal; when an episode begins: they do not keep a goal
-            that they were asked for.
+            environments are normalised, or no goal can be set; when an episode begins: they do not keep the goal that
+            was set.
     """
 
     passes_on = ("rewards",)
@@ -126,7 +126,7 @@ class VecGoalCurriculum(VecEnvWrapper):
         size = int(np.prod(space.shape or ()))
         self.achieved, self.own = _Goals(capacity, size), _Goals(_OWN, size)
         self.asked = np.zeros((self.num_envs, *(space.shape or ())), space.dtype)
-        """[N, D] the goals that environments were asked for last."""
+        """[N, D] the goals that were set last."""
         self.keeps_own = np.ones(self.num_envs, bool)
         """[N] whether the episode's goal is the environment's own."""
         self._begins = np.zeros(self.num_envs, bool)
@@ -182,7 +182,7 @@ class VecGoalCurriculum(VecEnvWrapper):
         return {**observations, DESIRED: desired}
 
     def _check_kept(self, desired: np.ndarray) -> None:
-        """Refuse environments that want [N, D] something else than they were asked for at the step before."""
+        """Refuse environments whose desired goals [N, D] differ from those that were set before the step."""
         for index in np.flatnonzero(self._begins).tolist():
             if not np.allclose(desired[index], self.asked[index], rtol=1e-4, atol=1e-6):
                 way = f"{METHOD}(goal)" if self._takes_by_method else f"setting the attribute {ATTRIBUTE!r}"
@@ -193,10 +193,12 @@ class VecGoalCurriculum(VecEnvWrapper):
                 )
         self._begins[:] = False
 
-    # -- what to ask for -----------------------------------------------------------------------------------------------
+    # -- the choice of goals
+    # ----------------------------------------------------------------------------------------------
 
     def rare(self, count: int) -> np.ndarray:
-        """For each of ``count`` episodes the achieved goal of least density among some candidates. -> [count, D]"""
+        """Returns for each of ``count`` episodes the achieved goal of least density among some candidates: [count,
+        D]"""
         rows = self.achieved.drawn(count * self.candidates, self._rng)
         density = self._log_density(rows, self.achieved).reshape(count, self.candidates)
         return rows.reshape(count, self.candidates, -1)[np.arange(count), density.argmin(1)]
@@ -211,17 +213,18 @@ class VecGoalCurriculum(VecEnvWrapper):
         return 0.0 if self.offset == np.inf else share_of_own(self.divergence(), self.offset)
 
     def _log_density(self, goals: np.ndarray, of: _Goals) -> np.ndarray:
-        """Of goals [B, D], where entries have the standard deviations of achieved goals for units."""
+        """Returns the log densities [B] of goals [B, D], in units of the standard deviations of the achieved goals'
+        entries."""
         spread = self.achieved.rows[: len(self.achieved)].std(0, dtype=np.float64)
         spread[spread < np.finfo(np.float32).eps] = 1.0  # an entry that never changes
         return log_density(goals / spread, of.drawn(self.kernels, self._rng) / spread, self.bandwidth)
 
 
 def _goal_space(venv: VecEnv) -> spaces.Space:
-    """The space of the goals that environments want.
+    """Returns the space of the environments' desired goals.
 
     Raises:
-        ValueError: there is none, its goals are not vectors, or those that are achieved are others.
+        ValueError: the environments have no goals, goals that are not vectors, or achieved goals of another shape.
     """
     if unwrap_vec_normalize(venv) is not None:
         raise ValueError(
@@ -244,7 +247,7 @@ def _goal_space(venv: VecEnv) -> spaces.Space:
 
 
 def _takes_by_method(venv: VecEnv, space: spaces.Space) -> bool:
-    """Whether environments are asked for a goal by a method, or by their attribute.
+    """Whether goals are set by a method of the environments, rather than by their attribute.
 
     Raises:
         ValueError: they have neither.

@@ -68,7 +68,7 @@ class HistoryWrapper(gym.Wrapper):
         self.observation_space = self._with(env.observation_space, self._past.space)
 
     def _part(self, whole: Any) -> Any:
-        """What is remembered of an observation, or its space."""
+        """Returns the part of an observation, or of its space, that is kept in the history."""
         return whole
 
     def _with(self, whole: Any, past: Any) -> Any:

@@ -18,10 +18,10 @@ class Above(NamedTuple):
 
 
 def above_normalisation(env: VecEnv | None) -> Above:
-    """The wrappers around the ``VecNormalize`` of ``env`` that change experience; none, if it has no normaliser.
+    """Returns the wrappers around the ``VecNormalize`` of ``env`` that change experience; none without a normaliser.
 
-    A wrapper counts unless the class that defines its ``reset`` and ``step_wait`` names in
-    :attr:`~polyak.envs.VecEnvWrapper.passes_on` what it leaves alone.
+    A wrapper counts unless the class that defines its ``reset`` and ``step_wait`` declares in
+    :attr:`~polyak.envs.VecEnvWrapper.passes_on` that it leaves experience unchanged.
     """
     layers = list(wrappers_of(env))
     around = layers[: next((i for i, layer in enumerate(layers) if isinstance(layer, VecNormalize)), 0)]
@@ -38,8 +38,9 @@ def _passes_on(layer: VecEnvWrapper, what: str) -> bool:
 
 
 def wrapped_beneath(env: VecEnv, names: tuple[str, ...], wrap: Callable[[VecEnv], VecEnv]) -> VecEnv | None:
-    """The layers of ``env`` down to the last of its outermost wrappers that change observations, around ``wrap`` of
-    what that wraps; ``None`` if these are not called ``names``. ``env`` itself stays as it is."""
+    """Returns a copy of the layers of ``env`` down to the last of its outermost wrappers that change observations,
+    around ``wrap`` of the inner environment; ``None`` if these wrappers are not called ``names``. ``env`` itself is not
+    changed."""
     if not names:
         return wrap(env)
     if not isinstance(env, VecEnvWrapper):
@@ -69,10 +70,10 @@ def turned_images(env: VecEnv | None) -> list[str | None]:
 
 
 def check_one_normaliser(env: VecEnv) -> None:
-    """Refuse environments to learn in that are normalised twice: files and replay know the outer statistics alone.
+    """Refuse training environments that are normalised twice: files and replay use the outer statistics alone.
 
     Raises:
-        ValueError: there is a ``VecNormalize`` around another.
+        ValueError: one ``VecNormalize`` wraps another.
     """
     outer = unwrap_vec_normalize(env)
     if outer is not None and unwrap_vec_normalize(outer.venv) is not None:
@@ -84,12 +85,12 @@ def check_one_normaliser(env: VecEnv) -> None:
 
 
 class PartNormalizer:
-    """Normalises, of what is replayed, observations alone or rewards alone.
+    """Normalises either the observations or the rewards of replayed experience.
 
     Args:
-        normalizer: by its statistics.
-        observations: whether observations; otherwise they stay as they are.
-        rewards: whether rewards.
+        normalizer: holds the statistics.
+        observations: whether observations are normalised.
+        rewards: whether rewards are normalised.
     """
 
     def __init__(self, normalizer: VecNormalize, observations: bool, rewards: bool) -> None:
@@ -105,7 +106,8 @@ class PartNormalizer:
 
 
 def replay_normalizer(env: VecEnv) -> VecNormalize | PartNormalizer | None:
-    """What normalises experience when it is replayed: what was stored as it was before ``VecNormalize``."""
+    """Returns the normaliser for replayed experience that is stored as it was before ``VecNormalize``; ``None`` if
+    there is none."""
     normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
     if normalizer is None or (above.observations and above.rewards):
         return None

@@ -48,12 +48,12 @@ class LearnedReward(gym.Wrapper):
 
 
 class VecLearnedReward(VecEnvWrapper):
-    """Several environments with other rewards.
+    """Replaces the rewards of several environments.
 
-    What the wrapped environments report of their episodes, ``info["episode"]``, counts their own rewards.
+    The episode statistics of the wrapped environments, ``info["episode"]``, count their own rewards.
 
     Args:
-        venv: the VecEnv to wrap; not a normalised one: see :func:`with_reward`.
+        venv: the VecEnv to wrap, without normalisation: see :func:`with_reward`.
         reward: the reward function, such as the ``reward`` of a model that learned one.
         watch: called at each step with the arguments of ``reward`` and which episodes ended [N], before ``reward``.
 
@@ -123,7 +123,7 @@ class VecLearnedReward(VecEnvWrapper):
         return np.asarray(self.reward(*rows), np.float32).reshape(len(before), self.num_envs)
 
     def settle(self) -> np.ndarray:
-        """As :meth:`owed`; the list of waiting steps is emptied."""
+        """Computes the rewards as :meth:`owed` does, and empties the list of waiting steps."""
         rewards = self.owed()
         for row, step in zip(rewards, self.waiting, strict=True):
             self._count(row, step[-1])
@@ -136,7 +136,7 @@ class VecLearnedReward(VecEnvWrapper):
 
 
 def with_reward(env: Any, reward: Reward) -> Any:
-    """An environment, or a vector of them, that gives other rewards.
+    """Wraps an environment, or a vector of them, so that it gives other rewards.
 
     The wrapper is put beneath a :class:`~polyak.envs.VecNormalize`, so that ``reward`` gets raw observations and its
     result is normalised. The given and the returned normaliser share their statistics.
@@ -157,19 +157,20 @@ def with_reward(env: Any, reward: Reward) -> Any:
 
 
 def rewarded(env: VecEnv, wrap: Callable[[VecEnv], VecEnv]) -> VecEnv:
-    """``wrap(env)``, or the same layers down to the normaliser around ``wrap`` of what that wraps."""
+    """Returns ``wrap(env)``, or copies of the layers down to the normaliser around ``wrap`` of the environment it
+    wraps."""
     if unwrap_vec_normalize(env) is None:
         return wrap(env)
     assert isinstance(env, VecEnvWrapper)
     if not isinstance(env, VecNormalize):
         return env.around(rewarded(env.venv, wrap))
     layer = env.around(wrap(env.venv))
-    layer._forget_episode()  # that of the one given continues
+    layer._forget_episode()  # the given normaliser continues its own episode
     return layer
 
 
 def beneath_normalisation(env: VecEnv) -> VecEnv:
-    """What the normaliser wraps; ``env`` itself if there is none."""
+    """Returns the environment that the normaliser wraps; ``env`` itself if there is none."""
     normalizer = unwrap_vec_normalize(env)
     return env if normalizer is None else normalizer.venv
 
@@ -206,5 +207,5 @@ def _stacked(observations: Any) -> Any:
 
 
 def _one(value: Any) -> Any:
-    """One observation or action as a batch of one."""
+    """Returns one observation or action as a batch of one."""
     return mapped(lambda part: np.asarray(part)[None], value)

@@ -24,8 +24,8 @@ class MaskVelocityWrapper(gym.ObservationWrapper[np.ndarray, Any, np.ndarray]):
     """Sets the velocities in observations to 0.
 
     Args:
-        env: with a Box of one dimension as observation space.
-        velocities: which entries are; ``None``: as :data:`VELOCITIES` says for this task.
+        env: an environment with a Box of one dimension as observation space.
+        velocities: indices of the velocities; ``None``: those in :data:`VELOCITIES` for this task.
 
     Raises:
         ValueError: it is unknown which entries are velocities, or there are no such entries.

@@ -108,7 +108,8 @@ class Monitor(gym.Wrapper):
         return observation, reward, terminated, truncated, info
 
     def _unfit(self, result: Any) -> Any:
-        """What a step has returned, unless it is its reward that is wrong: a VecEnv explains it."""
+        """Returns an invalid result of a step, which a VecEnv explains; raises the error here if only the reward is
+        wrong."""
         try:
             _, reward, _, _, _ = result
         except (TypeError, ValueError):
@@ -122,7 +123,7 @@ class Monitor(gym.Wrapper):
         info["episode"] = self.note_episode(sum(self.rewards), len(self.rewards), info)
 
     def note_episode(self, total: float, length: int, info: dict[str, Any]) -> dict[str, Any]:
-        """Record an episode that has ended, and return what the last info says of it under ``"episode"``."""
+        """Records an episode that has ended, and returns its record for ``info["episode"]``."""
         seconds = time.time() - self.t_start
         self.episode_returns.append(total)
         self.episode_lengths.append(length)
@@ -154,7 +155,7 @@ class Monitor(gym.Wrapper):
             self.results_writer.close()
 
     def get_total_steps(self) -> int:
-        """Steps taken so far."""
+        """Returns the number of steps taken so far."""
         return self.total_steps
 
     def get_episode_rewards(self) -> list[float]:
@@ -171,7 +172,7 @@ class Monitor(gym.Wrapper):
 
 
 class CutEpisodes:
-    """Records episodes that end in a wrapper around a Monitor, such as a TimeLimit; the Monitor sees a reset only.
+    """Records episodes that a wrapper around a Monitor ends, such as a TimeLimit; the Monitor itself only gets a reset.
 
     Make it when an episode has ended, reset the environment, and then call :meth:`record`. A wrapper that ends episodes
     without resetting what it wraps, such as one for each life of a game, leaves the Monitor's episode under way.
@@ -186,18 +187,18 @@ class CutEpisodes:
         self._under_way = [(monitor, monitor.rewards, len(monitor.episode_returns)) for monitor in running]
 
     def record(self, info: dict[str, Any]) -> None:
-        """Let each Monitor that was reset meanwhile record the episode, whose last info this is; the outermost one's
-        record becomes ``info["episode"]``."""
+        """Let each Monitor that was reset meanwhile record the episode with this last info; the outermost record
+        becomes ``info["episode"]``."""
         for monitor, rewards, n_recorded in self._under_way:
             if monitor.rewards is not rewards and len(monitor.episode_returns) == n_recorded:
                 info.setdefault("episode", monitor.note_episode(sum(rewards), len(rewards), info))
 
 
 def select_info(info: dict[str, Any], keywords: Sequence[str]) -> dict[str, Any]:
-    """The entries of an info that ``info_keywords`` asks for.
+    """Returns the entries of an info that ``info_keywords`` names.
 
     Raises:
-        KeyError: naming the entry that the last info of the episode lacks.
+        KeyError: the last info of the episode lacks an entry; the message names it.
     """
     for key in keywords:
         if key not in info:
@@ -222,7 +223,7 @@ class ResultsWriter:
         override_existing: overwrite the file; otherwise append to it.
 
     Attributes:
-        t_start: from when the seconds in the file are counted, that of its first line; 0 if it does not say so.
+        t_start: start of the seconds in the file, by its first line; 0 if that has none.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class ResultsWriter:
 
 
 def monitor_path(filename: str | os.PathLike[str]) -> Path:
-    """Path of the monitor file that ``filename`` (a file, a prefix or a folder) stands for."""
+    """Returns the path of the monitor file for ``filename`` (a file, a prefix or a folder)."""
     name = os.path.expanduser(filename)
     if name.endswith(Monitor.EXT):
         return Path(name)
@@ -270,7 +271,7 @@ def get_monitor_files(path: str | os.PathLike[str]) -> list[str]:
 
 
 def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
-    """All episodes of the monitor files in a folder, by time.
+    """Loads all episodes of the monitor files in a folder, by time.
 
     Returns:
         Columns ``r`` (return), ``l`` (length), ``t`` (seconds since the earliest start), the keywords recorded, and
@@ -303,7 +304,7 @@ _NUMBERS = ("r", "l", "t")
 
 
 def _read_episodes(pandas: Any, file: str) -> tuple[float, pandas.DataFrame]:
-    """When the first episode of a file began, and a row for each."""
+    """Returns the time when the first episode of a file began, and a row for each episode."""
     try:
         check_regular(Path(file), file)
         with open(file, "rb") as lines:
@@ -312,7 +313,7 @@ def _read_episodes(pandas: Any, file: str) -> tuple[float, pandas.DataFrame]:
             tables.check_table(lines, ",", file)
             lines.seek(begun)
             frame = pandas.read_csv(lines, index_col=None, encoding_errors="replace")
-    except (ValueError, OverflowError) as error:  # those of pandas, too
+    except (ValueError, OverflowError) as error:  # pandas' errors, too
         if isinstance(error, LoadMonitorResultsError):
             raise
         raise LoadMonitorResultsError(f"{file} is not a monitor file: {' '.join(str(error).split())}") from error

@@ -168,7 +168,7 @@ class VecNormalize(VecEnvWrapper):
         return self._with_statistics(self._normalize_obs, obs)
 
     def unnormalize_obs(self, obs: Observations) -> Observations:
-        """Undo :meth:`normalize_obs`, except for what was clipped."""
+        """Undo :meth:`normalize_obs`, except for clipping."""
         return self._with_statistics(self._unnormalize_obs, obs)
 
     def _with_statistics(self, function: Callable[[Any, RunningMeanStd], Any], obs: Any) -> Any:
@@ -188,14 +188,14 @@ class VecNormalize(VecEnvWrapper):
         return np.minimum(np.maximum(scaled, -self.clip_reward), self.clip_reward).astype(np.float32)
 
     def unnormalize_reward(self, reward: np.ndarray) -> np.ndarray:
-        """Undo :meth:`normalize_reward`, except for what was clipped."""
+        """Undo :meth:`normalize_reward`, except for clipping."""
         if not self.norm_reward:
             return reward
         return reward * np.sqrt(self.ret_rms.var + self.epsilon) + self._reward_shift
 
     @property
     def _reward_shift(self) -> Any:
-        """[] what is subtracted from rewards."""
+        """[] the number that is subtracted from rewards."""
         return self.ret_rms.mean if self.center_reward else 0.0
 
     def _normalize_obs(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
@@ -206,7 +206,7 @@ class VecNormalize(VecEnvWrapper):
     def _unnormalize_obs(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
         return obs * np.sqrt(statistics.var + self.epsilon) + statistics.mean
 
-    # --- what was there before ---
+    # --- values before normalisation ---
 
     def get_original_obs(self) -> Any:
         """Copy of the last observations as the wrapped VecEnv gave them."""
@@ -217,9 +217,10 @@ class VecNormalize(VecEnvWrapper):
         return self.old_reward.copy()
 
     def get_original_terminal_obs(self, index: int) -> Any:
-        """Copy of the observation that environment ``index`` ended with at the last step, before normalisation.
+        """Returns a copy of the last observation of the episode that ended in environment ``index`` at the last step,
+        before normalisation.
 
-        Undoing the normalisation of ``infos[index]["terminal_observation"]`` would lose what was clipped.
+        Undoing the normalisation of ``infos[index]["terminal_observation"]`` would not recover clipped entries.
 
         Raises:
             KeyError: when that environment did not end at the last step.
@@ -229,13 +230,14 @@ class VecNormalize(VecEnvWrapper):
         return mapped_parts(np.array, self._old_terminal_obs[index])
 
     def before_normalization(self, index: int, terminal: Any) -> Any:
-        """The observation that environment ``index`` ended with at the last step, as experience is stored.
+        """Returns the last observation of the episode that ended in environment ``index`` at the last step, as it is
+        stored.
 
-        It is :meth:`get_original_terminal_obs`, or :meth:`unnormalize_obs` of what was returned where a subclass
-        overrides that method, or a ``step_wait`` of its own has kept nothing.
+        It is :meth:`get_original_terminal_obs`, or :meth:`unnormalize_obs` of the returned observation if a subclass
+        overrides that method, or its ``step_wait`` has kept nothing.
 
         Args:
-            index: of an environment that ended.
+            index: an environment whose episode ended.
             terminal: ``infos[index]["terminal_observation"]``, which is normalised.
         """
         if index in self._old_terminal_obs and not self.overrides("unnormalize_obs", "_unnormalize_obs"):
@@ -248,7 +250,7 @@ class VecNormalize(VecEnvWrapper):
 
     # --- keeping ---
 
-    _own_statistics: ClassVar[Any] = {}  # a model knows them by state_dict()
+    _own_statistics: ClassVar[Any] = {}  # a model saves them by state_dict()
 
     def state_dict(self) -> dict[str, Any]:
         """Settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing else."""
@@ -386,13 +388,13 @@ class VecNormalize(VecEnvWrapper):
     def load(cls, load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
         """Wrap ``venv`` with the settings and statistics of a saved file; reading it runs no code.
 
-        A subclass that is asked makes one of itself, by its constructor with the settings by name.
+        A subclass returns an instance of itself, made by its constructor with the settings by name.
 
         Args:
-            load_path: what :meth:`save` wrote, or a ``vecnormalize.pkl`` of Stable-Baselines3.
+            load_path: a file that :meth:`save` wrote, or a ``vecnormalize.pkl`` of Stable-Baselines3.
             venv: the VecEnv to wrap.
-            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
-                set this only for files that you trust.
+            trust: also read a pickle with other content than Stable-Baselines3 writes. It can run any code: set this
+                only for files that you trust.
 
         Raises:
             ValueError: for another file, a damaged one, or statistics of other observations.
@@ -458,7 +460,7 @@ def _checked_keys(space: spaces.Space, keys: list[str] | None) -> list[str] | No
 
 
 def detached(state: dict[str, Any]) -> VecNormalize:
-    """A normaliser without environments, from what :meth:`VecNormalize.state_dict` returned: for observations alone.
+    """Makes a normaliser without environments from a result of :meth:`VecNormalize.state_dict`.
 
     Only the maps of observations and rewards, :meth:`~VecNormalize.state_dict` and :meth:`~VecNormalize.save` work.
 
@@ -490,18 +492,18 @@ def unwrap_vec_normalize(env: gym.Env | VecEnv) -> VecNormalize | None:
 
 
 def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
-    """Let every VecNormalize of ``eval_env`` normalise as the matching one of ``env``, from the outside in.
+    """Let every VecNormalize of ``eval_env`` normalise like the matching one of ``env``, from the outside in.
 
-    Statistics are copied, and so are the settings that decide what a policy sees, with a warning if these differ:
+    Copies the statistics and the settings that affect a policy's observations, with a warning if these differ:
     ``norm_obs``, ``norm_obs_keys``, ``clip_obs`` and ``epsilon``. An ``eval_env`` that leaves rewards as they are
     (``norm_reward=False``) still does.
 
     Args:
-        env: to copy from.
-        eval_env: to copy to.
+        env: the environment to copy from.
+        eval_env: the environment to copy to.
 
     Raises:
-        AssertionError: when they do not have equally many.
+        AssertionError: when their numbers of VecNormalize differ.
         ValueError: the settings do not suit the observations of ``eval_env``.
     """
     sources, targets = _normalizers(env), _normalizers(eval_env)
@@ -522,7 +524,10 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
                 UserWarning,
             )
             target.take_settings(source)
-        target.ret_rms, target.center_reward = source.ret_rms.copy(), source.center_reward  # what they are of
+        target.ret_rms, target.center_reward = (
+            source.ret_rms.copy(),
+            source.center_reward,
+        )  # one sets the other's meaning
         if isinstance(source.obs_rms, dict):
             target.obs_rms = {key: statistics.copy() for key, statistics in source.obs_rms.items()}
         elif source.obs_rms is not None:
@@ -530,7 +535,7 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
 
 
 def as_settings(differ: dict[str, tuple[Any, Any]], side: int = 0) -> str:
-    """One side of :meth:`VecNormalize.differences`, as arguments."""
+    """Formats one side of :meth:`VecNormalize.differences` as arguments."""
     return ", ".join(f"{name}={pair[side]}" for name, pair in differ.items())
 
 
@@ -540,9 +545,9 @@ def _plain(value: Any) -> Any:
 
 
 def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
-    """``env`` under copies of the VecNormalize of ``training_env``, frozen, with rewards left as they are.
+    """Wraps ``env`` in frozen copies of the VecNormalize of ``training_env``, with raw rewards.
 
-    ``env`` itself when ``training_env`` has none (or is None), or when ``env`` is normalised already.
+    Returns ``env`` itself if ``training_env`` has none (or is None), or ``env`` is normalised already.
     """
     if training_env is None or _normalizers(env):
         return env

@@ -25,11 +25,11 @@ _NEEDED = {*SETTINGS, "ret_rms/mean", "ret_rms/var", "ret_rms/count", "returns"}
 
 
 def read_state(path: Path, trust: bool = False) -> dict[str, Any]:
-    """What ``VecNormalize.state_dict()`` gives, from a file.
+    """Reads a result of ``VecNormalize.state_dict()`` from a file.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is another file, or a damaged one.
+        FileNotFoundError: the file does not exist.
+        ValueError: another kind of file, or a damaged one.
     """
     what = f"path={str(path)!r}"
     check_regular(path, what)
@@ -40,7 +40,7 @@ def read_state(path: Path, trust: bool = False) -> dict[str, Any]:
             found: dict[str, Any] = resolve_name(formats.STATISTICS[start])(file, trust=trust)
             return found
     foreign = f"{what} is not a file written by VecNormalize.save(), or it is damaged"
-    if start != b"P":  # of a zip
+    if start != b"P":  # the first byte of a zip
         raise ValueError(f"{foreign}.")
     arrays = npz.read(path, what)
     header = arrays.pop("header", None)
@@ -61,7 +61,7 @@ def read_state(path: Path, trust: bool = False) -> dict[str, Any]:
 
 
 def check_state(state: Mapping[str, Any]) -> None:
-    """Refuse what ``VecNormalize.state_dict()`` does not give.
+    """Check that a state has the form of ``VecNormalize.state_dict()``.
 
     Raises:
         ValueError: a setting or a statistic is missing, or of another kind.

@@ -9,10 +9,10 @@ from gymnasium.wrappers import ResizeObservation
 
 
 class YAMLCompatResizeObservation(ResizeObservation):
-    """Gymnasium's ``ResizeObservation``, with the size as a list, which is what YAML has.
+    """Gymnasium's ``ResizeObservation``, with the size as a list, as in YAML.
 
     Args:
-        env: its observations are images ``(H, W)`` or ``(H, W, C)``.
+        env: an environment whose observations are images ``(H, W)`` or ``(H, W, C)``.
         shape: ``[height, width]``.
     """
 

@@ -8,19 +8,19 @@ import numpy as np
 
 
 class RunningMeanStd:
-    """Mean and variance of everything seen so far, by the parallel formula.
+    """Running mean and variance of all samples, by the parallel formula.
 
     Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979). The
-    result is that of one pass over all the data together, whatever the batches it came in.
+    result equals that of one pass over all the data, whatever the batches.
 
     Args:
         epsilon: weight of the initial guess (mean 0, variance 1), in samples; it keeps the variance off zero at the
             start. 0 gives the plain statistics of the data.
-        shape: of one sample.
+        shape: shape of one sample.
     """
 
     fresh: RunningMeanStd | None = None
-    """If set, all that is added here is also added there, so that it can be sent to another process."""
+    """If set, all samples added here are also added there, for sending them to another process."""
 
     def __init__(self, epsilon: float = 1e-4, shape: tuple[int, ...] = ()):
         self.mean = np.zeros(shape, np.float64)
@@ -53,7 +53,7 @@ class RunningMeanStd:
         self.update_from_moments(mean, np.add.reduce(deviation * deviation, axis=0) / count, count)
 
     def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
-        """Add a batch of which only mean, (population) variance and size are known."""
+        """Add a batch given by its mean, (population) variance and size."""
         if self.fresh is not None:
             self.fresh.update_from_moments(batch_mean, batch_var, batch_count)
         if batch_count == 0:
@@ -74,14 +74,14 @@ class RunningMeanStd:
         return {"mean": np.array(self.mean), "var": np.array(self.var), "count": float(self.count)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what :meth:`state_dict` returned."""
+        """Restore a state that :meth:`state_dict` returned."""
         self.mean = np.array(state["mean"], np.float64)
         self.var = np.array(state["var"], np.float64)
         self.count = float(state["count"])
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> RunningMeanStd:
-        """A new object from what :meth:`state_dict` returned."""
+        """Returns a new object with a state that :meth:`state_dict` returned."""
         statistics = cls()
         statistics.load_state_dict(state)
         return statistics

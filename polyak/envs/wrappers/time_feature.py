@@ -18,11 +18,12 @@ KEY = "observation"
 class TimeFeatureWrapper(gym.Wrapper):
     """Appends the share of the episode that is left to the observation: 1 at the start, 0 at the time limit.
 
-    Where an episode must end after a fixed time, what a state is worth depends on the time that is left
-    (arXiv:1712.00378, section 3): with the feature the task is a Markov decision process again.
+    If episodes end after a fixed time, the value of a state depends on the remaining time (arXiv:1712.00378, section
+    3): with the feature the task is a Markov decision process again.
 
     Args:
-        env: with observations in a Box of one dimension, or a Dict that has such a one under ``"observation"``.
+        env: an environment with observations in a Box of one dimension, or in a Dict with such a Box as
+            ``"observation"``.
         max_steps: steps until the time limit, if none of the environment's wrappers is a ``TimeLimit``.
         test_mode: give 1 throughout, as if there were no limit.
 
@@ -68,6 +69,6 @@ class TimeFeatureWrapper(gym.Wrapper):
 
 
 def time_limit(env: gym.Env) -> int | None:
-    """Steps that the outermost ``TimeLimit`` allows; ``None`` if there is none."""
+    """Returns the steps that the outermost ``TimeLimit`` allows; ``None`` if there is none."""
     limits = (layer._max_episode_steps for layer in layers_of(env) if isinstance(layer, gym.wrappers.TimeLimit))
     return next(limits, None)

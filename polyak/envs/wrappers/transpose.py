@@ -1,4 +1,4 @@
-"""Images as PyTorch's convolutions want them: channels first."""
+"""A wrapper that puts the channels of images first, as PyTorch's convolutions require."""
 
 from __future__ import annotations
 

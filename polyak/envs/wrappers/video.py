@@ -19,12 +19,13 @@ from polyak.writing import Unfinished, make_folder
 class VecVideoRecorder(VecEnvWrapper):
     """Films all environments, as tiles of one image, into MP4 files.
 
-    Frames go to the file as they come and are not kept. A film that is cut short by :meth:`close` is kept as well.
+    Frames are written to the file immediately and are not kept in memory. A film that is cut short by :meth:`close` is
+    kept as well.
 
     Args:
         venv: the VecEnv to wrap; its environments are made with ``render_mode="rgb_array"``.
         video_folder: where to put the films; made if missing.
-        record_video_trigger: is given the number of steps so far and says whether to start a film now.
+        record_video_trigger: a function of the number of steps so far; returns whether to start a film.
         video_length: frames of a film.
         name_prefix: a film is called ``{name_prefix}-step-{start}-to-step-{start + video_length}.mp4``.
 
@@ -99,7 +100,7 @@ class VecVideoRecorder(VecEnvWrapper):
     def _start_recording(self) -> None:
         name = f"{self.name_prefix}-step-{self.step_id}-to-step-{self.step_id + self.video_length}.mp4"
         self.video_path = os.path.join(self.video_folder, name)
-        # macro_block_size=1: frames keep their size (even numbers are all that the encoding asks for).
+        # macro_block_size=1: frames keep their size (the encoding requires only even numbers).
         get_writer = _import_imageio().get_writer
         self._unfinished = Unfinished(Path(self.video_path))
         self._writer = get_writer(self._unfinished.at, fps=self.frames_per_sec, codec="libx264", macro_block_size=1)

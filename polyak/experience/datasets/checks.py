@@ -1,4 +1,4 @@
-"""Refuses what cannot be learned from, and derives spaces from data that came without."""
+"""Refuses data that cannot be learned from, and derives spaces from data that has none."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polyak.envs.spaces import choice_bounds, clipped
 from polyak.experience.datasets.episodes import DatasetError, Parts, RecordedData, arrays_of
 
 CHUNK_BYTES = 1 << 22
-"""How much of an array is looked at at once: that of a large file comes from disk."""
+"""Bytes of an array that are checked at once: those of a large file are read from disk."""
 ROUNDINGS = 2
-"""Of float32, by which an action may lie beyond its bounds: of a scaling there and back."""
+"""Float32 roundings by which an action may exceed its bounds: those of scaling it and back."""
 
 
 def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -29,10 +29,10 @@ def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def check_numbers(recording: RecordedData) -> None:
-    """Refuse numbers that are not finite, and what are no numbers.
+    """Refuse arrays with numbers that are not finite, or without numbers.
 
     Raises:
-        DatasetError: naming the array, the row and the value.
+        DatasetError: there is one; the message names the array, the row and the value.
     """
     parts = recording.parts
     for key, array in arrays_of(parts.observations).items():
@@ -79,7 +79,7 @@ def _check_choices(name: str, array: np.ndarray, space: spaces.Space, recording:
 
 
 def place(recording: RecordedData, row: int) -> str:
-    """Where a transition is: its row in the source, and its episode."""
+    """Describes the place of a transition: its row in the source, and its episode."""
     ends = recording.parts.ends
     number = int(np.searchsorted(ends, row, side="right"))
     step = row - (int(ends[number - 1]) if number else 0)
@@ -88,19 +88,19 @@ def place(recording: RecordedData, row: int) -> str:
 
 
 def as_actions(chosen: Any, space: spaces.Space, count: int, chooser: str, named: Any = None) -> np.ndarray:
-    """What a policy has chosen for N environments, as actions [N, *shape] of the space in its dtype.
+    """Converts a policy's actions for N environments to actions [N, *shape] of the space, in its dtype.
 
-    Numbers that lie outside of a Box by some roundings are brought into it.
+    Numbers that exceed the bounds of a Box by a few roundings are clipped.
 
     Args:
         chosen: N actions.
-        space: of the actions.
+        space: the action space.
         count: N.
-        chooser: chose, for messages.
-        named: as of :func:`check_actions`; None: chooser, and the environment.
+        chooser: name of the policy, for messages.
+        named: see :func:`check_actions`; None: names the chooser and the environment.
 
     Raises:
-        DatasetError: they are not so many actions, or not in the space.
+        DatasetError: another number of actions, or actions that are not in the space.
     """
     refusal = f"{chooser} chose {chosen!r:.100}, which are not {count} actions of {space}."
     try:
@@ -116,10 +116,10 @@ def as_actions(chosen: Any, space: spaces.Space, count: int, chooser: str, named
 
 
 def check_actions(actions: np.ndarray, space: spaces.Space, named: Any = "row {}".format) -> None:
-    """Refuse actions [B, ...] outside of their space; numbers from some roundings beyond its bounds on.
+    """Refuse actions [B, ...] outside of their space, with a tolerance of a few roundings for numbers.
 
     Args:
-        named: from the place of an action in [0, B) to what a message calls it.
+        named: maps the place of an action in [0, B) to its name in messages.
 
     Raises:
         DatasetError: there is one.
@@ -130,7 +130,7 @@ def check_actions(actions: np.ndarray, space: spaces.Space, named: Any = "row {}
         with np.errstate(over="ignore", invalid="ignore"):
             slack = np.maximum(abs(low), abs(high)) * ROUNDINGS * np.finfo(np.float32).eps
             slack = np.where(np.isfinite(slack), slack, 0.0)
-    outside = ~((actions >= low - slack) & (actions <= high + slack))  # what is not a number neither
+    outside = ~((actions >= low - slack) & (actions <= high + slack))  # NaN counts as outside
     if outside.any():
         at = int(np.argwhere(outside)[0][0])
         raise DatasetError(
@@ -184,7 +184,7 @@ def _check_finite(name: str, array: np.ndarray, recording: RecordedData, of_obse
 
 
 def _place_of_observation(recording: RecordedData, index: int) -> str:
-    """Where one of the N + E observations is."""
+    """Describes the place of one of the N + E observations."""
     ends = recording.parts.ends
     number = int(np.searchsorted(ends + np.arange(len(ends)), index, side="left"))
     row = index - number

@@ -1,4 +1,4 @@
-"""Recording what a policy does."""
+"""Recording the experience of a policy."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def collect(
     whole_episodes: bool = False,
     seed: int | None = None,
 ) -> Dataset:
-    """Let a policy act, and record it.
+    """Run a policy, and record its experience.
 
     Args:
         env: an environment, a vector of them, which share the steps, or a registered name. Tuple and nested
             observations are recorded as a Dict of their parts, images with their channels first.
         policy: a model, or anything else with ``predict(observation, state, episode_start, deterministic)``; a function
             of one observation; None acts at random.
-        n: steps to record; episodes that run then are cut off there.
+        n: number of steps to record; running episodes are truncated there.
         deterministic: whether a model takes its most likely actions.
-        whole_episodes: let each environment's last episode end as it does, even if that takes more than ``n`` steps.
-        seed: of the environments' first reset and of random actions.
+        whole_episodes: continue each environment's last episode to its end, even if that takes more than ``n`` steps.
+        seed: seed of the environments' first reset and of random actions.
 
     Raises:
-        DatasetError: the policy's action is none of the environment's; the environment's actions are composed.
+        DatasetError: the policy's action is not in the environment's space; the environment's actions are composed.
         ValueError: ``n`` is not positive, ``policy`` cannot act, or the environment normalises.
     """
     if n < 1:
@@ -68,10 +68,10 @@ def collect(
 
 
 class _Lane:
-    """What one environment brings.
+    """The recorded steps of one environment.
 
     Args:
-        steps: to record.
+        steps: number of steps to record.
         whole: continue to the end of the episode then.
     """
 
@@ -155,7 +155,7 @@ def _acting(envs: VecEnv, policy: Any, deterministic: bool) -> Acts:
 
 
 def _name_of(envs: VecEnv) -> str | None:
-    """What the environments are registered as, if they say."""
+    """Returns the registered name of the environments; ``None`` if it is unknown."""
     try:
         spec = envs.get_attr("spec", [0])[0]
     except (AttributeError, NotImplementedError):

@@ -1,8 +1,8 @@
-"""A dataset of recorded experience, whose truth is episodes.
+"""A dataset of recorded experience, stored as episodes.
 
-An episode of T steps has T + 1 observations, T actions and T rewards, and ends in one of two ways: in a terminal state,
-or cut short. Everything else is computed from that: successors, n-step returns, returns-to-go, sequences. A table of
-single transitions in any order is a dataset, too: of episodes of one step.
+An episode of T steps has T + 1 observations, T actions and T rewards, and is either terminated or truncated. Everything
+else is computed from that: successors, n-step returns, returns-to-go, sequences. A table of single transitions in any
+order is also a dataset, of episodes of one step.
 
 Shape letters: E episodes, N transitions in all of them.
 """
@@ -35,7 +35,7 @@ from polyak.experience.datasets.rings import Buffer, recording_of_ring
 
 CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 23
-"""Most rows, and most bytes of observations, that are gone through at once."""
+"""Largest number of rows, and of bytes of observations, that are processed at once."""
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 
 
@@ -62,29 +62,29 @@ class Dataset:
     """Recorded experience.
 
     Args:
-        observations: [N, ...] what was acted on; or [N + E, ...], with the last observation of each episode after those
-            that were acted on. A dict of arrays for a Dict space.
+        observations: [N, ...] the observations of the steps; or [N + E, ...], with the final observation of each
+            episode after those of its steps. A dict of arrays for a Dict space.
         actions: [N, ...] in the environment's units.
         rewards: [N].
         terminations: [N] bool: this step ended its episode in a terminal state.
-        truncations: [N] bool: this step's episode was cut short after it. The last row is cut off in any case.
-        next_observations: [N, ...] the successors, where ``observations`` holds none. Where a successor is not what the
-            next row was acted on, an episode is cut: rows in any order become episodes of one step. Without it, the
-            step before a truncation has no successor, and is left out with a warning.
-        columns: further facts about each step, name -> [N, ...], such as ``"log_probs"`` of the behaviour.
-        observation_space, action_space: of the environment; ``None`` derives them from the data, and the range of
-            continuous actions from their smallest and largest.
+        truncations: [N] bool: this step's episode was truncated after it. The last row always ends its episode.
+        next_observations: [N, ...] the successors, if ``observations`` does not hold them. Where a successor differs
+            from the next row's observation, the episode is truncated: rows in any order become episodes of one step.
+            Without it, the step before a truncation has no successor, and is left out with a warning.
+        columns: further columns, name -> [N, ...], such as the ``"log_probs"`` of the behaviour policy.
+        observation_space, action_space: the spaces of the environment; ``None`` derives them from the data, and the
+            range of continuous actions from their smallest and largest.
         env_id: name of the environment, if it is known.
 
     Attributes:
-        observations: [N + E, ...] those of each episode, its last one included.
+        observations: [N + E, ...] all observations of each episode, including its final one.
         actions, rewards, columns: as the arguments.
-        ends: [E] int64: how many transitions there are up to the end of each episode.
+        ends: [E] int64: the number of transitions up to the end of each episode.
         terminated: [E] bool.
 
     Raises:
-        DatasetError: arrays of unequal lengths, numbers that are not finite, or values outside of a space. It names the
-            array and the row.
+        DatasetError: arrays of unequal lengths, numbers that are not finite, or values outside of a space. The message
+            names the array and the row.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Dataset:
 
     @classmethod
     def from_recording(cls, recording: RecordedData) -> Dataset:
-        """A dataset of what a reader of some format brings; nothing is copied.
+        """Makes a dataset of the data that a format's reader returned; nothing is copied.
 
         Raises:
             DatasetError: as the constructor.
@@ -143,29 +143,29 @@ class Dataset:
         trust: bool = False,
         **columns: Columns,
     ) -> Dataset:
-        """Read a file, whatever its format, which is found by the content; or a table in memory.
+        """Read a file, whose format is detected by its content; or a table in memory.
 
         Args:
             path: ``.npz``, CSV, Parquet, HDF5 of D4RL or d3rlpy, a replay buffer of polyak or Stable-Baselines3, a
-                model that was saved with its replay buffer, a folder of LeRobot's, of Minari's or the id of one; or a
+                model that was saved with its replay buffer, a folder of LeRobot or Minari, or an id of Minari; or a
                 ``DataFrame`` of pandas or polars with a row for each step.
-            format: a key of :data:`polyak.experience.datasets.formats.FORMATS`; None finds it.
-            observation_space, action_space, env_id: in place of what the file says, or where it does not.
+            format: a key of :data:`polyak.experience.datasets.formats.FORMATS`; None detects it.
+            observation_space, action_space, env_id: these replace or complete the file's entries.
             in_memory: False leaves the arrays of a file that :meth:`save` wrote as ``.npz`` there, to be read as they
                 are needed; True reads them; None reads what takes at most a quarter of the free memory.
-            trust: also read a pickle that holds other things than Stable-Baselines3's buffers do. It can run any code:
-                set this only for files that you trust.
-            columns: of a table whose columns have names of your own, what they are: ``observations=["x", "y"]``,
+            trust: also read a pickle with other content than Stable-Baselines3's buffers. It can run any code: set this
+                only for files that you trust.
+            columns: the names of a table's columns, if they are unusual: ``observations=["x", "y"]``,
                 ``actions=["force"]``, ``rewards="gain"``, ``terminations``, ``truncations``, ``dones``,
-                ``next_observations``, ``episodes``, ``steps``. A list is an array, one name a number for each step,
-                and a dict of these Dict observations.
+                ``next_observations``, ``episodes``, ``steps``. A list is an array, one name a number for each step, and
+                a dict of these Dict observations.
 
         Raises:
             TypeError: another keyword, or neither a path nor a table.
             FileNotFoundError: there is no such file.
-            DatasetError: it is in no format that is known, damaged, claims more than a file of its size can hold (see
+            DatasetError: the file is of an unknown format, damaged, claims more than a file of its size can hold (see
                 :mod:`polyak.envs.reading.limits`), names other files, or its data cannot be learned from.
-            ImportError: a library that the format needs is missing; it names the extra.
+            ImportError: a library that the format needs is missing; the message names the extra.
         """
         known: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
         own_names.check(columns)
@@ -180,15 +180,15 @@ class Dataset:
             return cls.from_recording(recording._replace(**given))
 
     def save(self, path: Any, *, format: str | None = None) -> Path:
-        """Write it to a file, which appears only once it is whole.
+        """Write the dataset to a file, which is renamed to its path once it is complete.
 
         Args:
             path: ends in ``.npz``, ``.csv`` or ``.parquet``; without a suffix ``.npz`` is added. CSV does not keep
                 spaces and the environment's name; all others keep everything.
-            format: ``"npz"``, ``"csv"``, ``"parquet"`` or ``"minari"``, a folder; None: as the suffix says.
+            format: ``"npz"``, ``"csv"``, ``"parquet"`` or ``"minari"``, a folder; None: by the suffix.
 
         Returns:
-            where it is.
+            the path of the file.
 
         Raises:
             DatasetError: the format cannot hold it.
@@ -197,25 +197,26 @@ class Dataset:
 
     @classmethod
     def from_buffer(cls, buffer: Buffer, decode: Callable[[np.ndarray], Any] | None = None) -> Dataset:
-        """What a replay buffer holds, oldest first, one environment after the other.
+        """Returns the content of a replay buffer, oldest first, one environment after the other.
 
         Args:
-            buffer: such as a :class:`~polyak.experience.ReplayBuffer`. Episodes that run are cut off at its newest row.
-            decode: from stored actions [B, action_dim] to the environment's units; None: those of a Box are scaled from
+            buffer: such as a :class:`~polyak.experience.ReplayBuffer`. Running episodes are truncated at its newest
+                row.
+            decode: maps stored actions [B, action_dim] to the environment's units; None: those of a Box are scaled from
                 [-1, 1] to its bounds, as the off-policy algorithms store them.
 
         Raises:
-            DatasetError: there is nothing in it, or what it holds cannot be learned from.
+            DatasetError: the buffer is empty, or its content cannot be learned from.
         """
         rows = buffer.contents()
         return cls.from_recording(recording_of_ring(rows, buffer.observation_space, buffer.action_space, decode))
 
     @classmethod
     def from_model(cls, model: Any) -> Dataset:
-        """What an off-policy model experienced and still has in its replay buffer, in the environment's units.
+        """Returns the content of an off-policy model's replay buffer, in the environment's units.
 
         Raises:
-            DatasetError: it has no replay buffer, or nothing in it.
+            DatasetError: the model has no replay buffer, or an empty one.
         """
         buffer = getattr(model, "replay_buffer", None)
         if buffer is None:
@@ -223,7 +224,7 @@ class Dataset:
                 f"{type(model).__name__} has no replay buffer: collect(env, model) records what it does."
             )
         dataset = cls.from_buffer(buffer, model.policy.codec.to_env)
-        scale, shift = getattr(model, "reward_affine", (1.0, 0.0))  # of what offline algorithms learn from
+        scale, shift = getattr(model, "reward_affine", (1.0, 0.0))  # the scaling of rewards by offline algorithms
         rewards = dataset.rewards if (scale, shift) == (1.0, 0.0) else (dataset.rewards - shift) / scale
         return dataset._of(dataset.parts._replace(rewards=rewards))
 
@@ -241,7 +242,7 @@ class Dataset:
 
     @property
     def recording(self) -> RecordedData:
-        """All of it, as writers of formats take it."""
+        """The data and spaces, as the writers of formats take them."""
         return RecordedData(self.parts, self.observation_space, self.action_space, self.env_id)
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
@@ -323,16 +324,16 @@ class Dataset:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def with_columns(self, columns: Mapping[str, np.ndarray]) -> Dataset:
-        """The same experience with further facts about each step, name -> [N, ...]; no array is copied."""
+        """Returns the same experience with further columns, name -> [N, ...]; no array is copied."""
         parts = self.parts._replace(columns={**self.columns, **columns})
         return Dataset.from_parts(parts, self.observation_space, self.action_space, self.env_id)
 
     def episode(self, number: int) -> Episode:
-        """One episode."""
+        """Returns one episode, as views."""
         return self.parts.episode(range(self.n_episodes)[number])
 
     def episodes(self) -> Iterator[Episode]:
-        """All of them in order."""
+        """Iterates over all episodes in order."""
         return self.parts.episodes()
 
     def transitions(self, rows: slice | np.ndarray | None = None) -> Transitions:
@@ -352,7 +353,7 @@ class Dataset:
         )
 
     def chunks(self, size: int | None = None) -> Iterator[Transitions]:
-        """All transitions in order, so many at a time; None: as many as fit the memory well."""
+        """Iterates over all transitions in order, ``size`` at a time; None: as many as fit the memory well."""
         if size is None:
             row = sum(array[:1].nbytes for array in arrays_of(self.observations).values())
             size = max(1, min(CHUNK, CHUNK_BYTES // max(row, 1)))
@@ -383,16 +384,16 @@ class Dataset:
         return self._of(parts)
 
     def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Dataset, Dataset]]:
-        """For cross-validation: the episodes in ``count`` parts, each of which is held out once.
+        """Splits the episodes for cross-validation into ``count`` parts, and holds out each part once.
 
-        Episodes are dealt at random, and the parts have equally many of them, but for one.
+        Episodes are assigned at random; the sizes of the parts differ by one at most.
 
         Args:
-            count: of parts.
-            seed: of the random order.
+            count: number of parts.
+            seed: seed of the random order.
 
         Yields:
-            the other episodes, and the part that is held out.
+            the training episodes, and the held-out part.
 
         Raises:
             DatasetError: fewer than two parts, or fewer episodes than parts.
@@ -430,7 +431,7 @@ class Dataset:
         return self._of(parts, other.env_id)
 
     def for_env(self, env: GymEnv | str) -> Dataset:
-        """The same data with the spaces of an environment, which need not be those derived from the data.
+        """Returns the same data with the spaces of an environment, which may differ from those derived from the data.
 
         Args:
             env: an environment, a vector of them, or a registered name.

@@ -1,4 +1,4 @@
-"""What datasets consist of, and how flat arrays become episodes.
+"""The parts of datasets, and the conversion of flat arrays to episodes.
 
 Shape letters: E episodes, N transitions in all of them, T steps of one.
 """
@@ -31,7 +31,8 @@ class Episode(NamedTuple):
     rewards: np.ndarray
     """[T]"""
     terminated: bool
-    """It ended in a terminal state; otherwise it was cut short, by a time limit or by the end of the recording."""
+    """Whether it ended in a terminal state; otherwise it was truncated, by a time limit or by the end of the
+    recording."""
     columns: Mapping[str, np.ndarray]
     """Name -> [T, ...]"""
 
@@ -58,7 +59,7 @@ class Parts(NamedTuple):
         return np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])
 
     def episode(self, number: int) -> Episode:
-        """One episode, as views."""
+        """Returns one episode, as views."""
         start, end = int(self.ends[number - 1]) if number else 0, int(self.ends[number])
         return Episode(
             mapped(lambda array: array[start + number : end + number + 1], self.observations),
@@ -69,16 +70,16 @@ class Parts(NamedTuple):
         )
 
     def episodes(self) -> Iterator[Episode]:
-        """All of them in order."""
+        """Iterates over all episodes in order."""
         return map(self.episode, range(len(self.ends)))
 
 
 class RecordedData(NamedTuple):
-    """What a source of data brings: what was recorded, and what is known about it besides."""
+    """The output of a format's reader: the recorded data, and the spaces and names in the file."""
 
     parts: Parts
     observation_space: spaces.Space | None = None
-    """None: to be derived from the data; so with the actions'."""
+    """None: derived from the data; likewise ``action_space``."""
     action_space: spaces.Space | None = None
     env_id: str | None = None
     rows: np.ndarray | None = None
@@ -92,7 +93,7 @@ def arrays_of(observations: ArrayObs) -> dict[str | None, np.ndarray]:
 
 
 def count(observations: ArrayObs) -> int:
-    """How many observations there are."""
+    """Returns the number of observations."""
     return min((len(array) for array in arrays_of(observations).values()), default=0)
 
 
@@ -148,7 +149,8 @@ def _from_pairs(
     truncations: np.ndarray,
     columns: Mapping[str, np.ndarray],
 ) -> Parts:
-    """Of observations and successors [N, ...] each: an episode is cut where the next row does not follow."""
+    """Builds episodes of observations and successors [N, ...] each: an episode ends where the next row does not
+    continue it."""
     n = len(actions)
     _check_observations(observations, n)
     here, there = ({key: a.shape for key, a in arrays_of(obs).items()} for obs in (observations, successors))
@@ -176,8 +178,9 @@ def _without_successors(
     terminations: np.ndarray,
     columns: Mapping[str, np.ndarray],
 ) -> RecordedData:
-    """Of observations [N, ...] alone: the last one of an episode that was cut short becomes its successor, whose own
-    step is lost; what follows a terminal state is never looked at, so that its last observation serves."""
+    """Builds episodes of observations [N, ...] without successors: the last observation of a truncated episode becomes
+    its final one, and its own step is lost. The successor of a terminated episode is never read, so its last
+    observation serves as the successor."""
     terminated = terminations[ends - 1]
     lengths = np.diff(ends, prepend=0)
     cut = ~terminated

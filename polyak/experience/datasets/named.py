@@ -23,20 +23,20 @@ NAMES = {
     "episodes": "episodes episode episode_id episode_ids traj trajectory",
     "steps": "steps step timestep timesteps t",
 }
-"""What an array is -> what it may be called."""
+"""The accepted names for each array."""
 MEANING = {name: meaning for meaning, names in NAMES.items() for name in names.split()}
 _NEEDED = ("observations", "actions", "rewards")
 
 
 def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arrays by what they are, and those of other names.
+    """Returns arrays by their meaning, and the arrays with other names.
 
     Args:
-        arrays: by the names that they have in ``source``.
-        source: what to call it in messages.
+        arrays: arrays by their names in ``source``.
+        source: the name of the source in messages.
 
     Raises:
-        DatasetError: two are the same, or one is missing.
+        DatasetError: two have the same meaning, or one is missing.
     """
     known: dict[str, Any] = {}
     for name, array in arrays.items():
@@ -160,7 +160,7 @@ def _check_over(known: Mapping[str, Any], order: np.ndarray) -> None:
 
 
 def successors(parts: Parts) -> tuple[ArrayObs, ArrayObs]:
-    """What each step was taken in, and what followed it: [N, ...] each."""
+    """Returns the observation and the successor observation of each step: [N, ...] each."""
     numbers = np.repeat(np.arange(len(parts.ends)), np.diff(parts.ends, prepend=0))
     at = np.arange(len(parts.actions)) + numbers
     return (
@@ -170,7 +170,7 @@ def successors(parts: Parts) -> tuple[ArrayObs, ArrayObs]:
 
 
 def numeric(arrays: Mapping[str, Any], length: int, source: str) -> dict[str, np.ndarray]:
-    """Those of some columns that datasets can hold: finite numbers, one row for each of ``length`` steps.
+    """Returns the columns that datasets can hold: finite numbers, one row for each of ``length`` steps.
 
     Others are left out, with a warning.
     """

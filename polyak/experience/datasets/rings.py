@@ -15,7 +15,7 @@ from polyak.experience.datasets.episodes import DatasetError, RecordedData, asse
 
 
 class Buffer(Protocol):
-    """What is needed of a replay buffer."""
+    """The interface of a replay buffer that is needed here."""
 
     observation_space: spaces.Space
     action_space: spaces.Space
@@ -52,7 +52,7 @@ def recording_of_ring(
     done, cut = (in_order(rows[name]) > 0 for name in ("dones", "timeouts"))
     terminations = done & ~cut
     truncations = done & cut
-    truncations[steps - 1 :: steps] |= ~done[steps - 1 :: steps]  # what runs on is cut off at the newest row
+    truncations[steps - 1 :: steps] |= ~done[steps - 1 :: steps]  # running episodes are truncated at the newest row
     actions = in_order(rows["actions"])
     shape = tuple(action_space.shape or ())
     units = (decode or unscaled(action_space))(actions.reshape(len(actions), *shape))
@@ -81,8 +81,8 @@ def _shaped(observations: Any, space: spaces.Space) -> Any:
 
 
 def unscaled(space: spaces.Space) -> Callable[[np.ndarray], np.ndarray]:
-    """From actions as off-policy algorithms store them to the environment's units: those of a Box come from [-1, 1],
-    choices count from 0."""
+    """Returns the map from actions as off-policy algorithms store them to the environment's units: those of a Box are
+    in [-1, 1], choices count from 0."""
     if isinstance(space, spaces.Box):
         low, high = wide_bounds(space)
         return lambda actions: low + 0.5 * (actions + 1.0) * (high - low)

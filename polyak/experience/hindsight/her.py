@@ -16,7 +16,7 @@ from polyak.warning import warn_user
 class HerReplayBuffer(DictReplayBuffer):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495): a buffer with :class:`Hindsight`.
 
-    Draws only from finished episodes; :meth:`can_sample` says whether there is one. All options of
+    Draws only from finished episodes; :meth:`can_sample` returns whether there is one. All options of
     :class:`~polyak.experience.replay_buffer.ReplayBuffer` combine with it.
 
     Args:
@@ -92,7 +92,7 @@ class HerReplayBuffer(DictReplayBuffer):
 
     @property
     def env(self) -> Any:
-        """The VecEnv whose ``compute_reward`` is used; it may be assigned: see :meth:`use_env`."""
+        """The VecEnv whose ``compute_reward`` is used; it can be assigned: see :meth:`use_env`."""
         return self.relabel.env
 
     @env.setter
@@ -111,7 +111,7 @@ class HerReplayBuffer(DictReplayBuffer):
 
     @property
     def goal_selection_strategy(self) -> GoalSelectionStrategy:
-        """Where the new goals come from."""
+        """The strategy by which new goals are chosen."""
         return self.relabel.goal_selection_strategy
 
     @property

@@ -24,7 +24,7 @@ GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
 
 class Relabel(Protocol):
-    """Rewrites windows; also says which rows may be drawn for it."""
+    """Rewrites windows; also restricts which rows may be drawn."""
 
     def prepare(self, steps: int, envs: int, observation_space: spaces.Space) -> Self:
         """Size for an empty ring [steps, envs]; also called to forget everything."""
@@ -63,7 +63,7 @@ class Relabel(Protocol):
         ...
 
     def state_dict(self, slots: np.ndarray) -> dict[str, Any]:
-        """Random state and what was noted about these slots."""
+        """Returns the random state and the records about these slots."""
         ...
 
     def load_state_dict(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
@@ -75,11 +75,11 @@ class GoalSelectionStrategy(Enum):
     """Which achieved goal replaces the desired one (section 4.5 of the HER paper)."""
 
     FUTURE = 0
-    """One reached at or after the row itself, in the same episode."""
+    """A goal achieved at or after the row itself, in the same episode."""
     FINAL = 1
     """The one reached at the end of the episode."""
     EPISODE = 2
-    """One reached anywhere in the episode."""
+    """A goal achieved anywhere in the episode."""
 
     @classmethod
     def parse(cls, strategy: GoalSelectionStrategy | str) -> GoalSelectionStrategy:
@@ -96,13 +96,13 @@ class Hindsight(Randomness):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495) algorithm 1.
 
     A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; elsewhere a goal that was
-    achieved later takes its place, for which the environment's ``compute_reward`` rewards each step of the window. The
-    strategies include the row itself: its own successor may become its goal. Only rows of finished episodes are drawn.
-    ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
+    achieved later replaces the desired one, and the environment's ``compute_reward`` recomputes the reward of each step
+    of the window. The strategies include the row itself: its own successor may become its goal. Only rows of finished
+    episodes are drawn. ``dones`` stay as they were recorded: a termination does not depend on the goal.
 
     Args:
         env: a vectorised environment whose first member has ``compute_reward(achieved_goal, desired_goal, infos)``; one
-            of environments in tensors has it itself, for tensors of goals [B, ...].
+            of environments in tensors has that method itself, for tensors of goals [B, ...].
         n_sampled_goal: relabelled rows for each real one, at least 0.
         goal_selection_strategy: a :class:`GoalSelectionStrategy` or its name.
         copy_info_dict: keep the info of each row and give it to ``compute_reward`` (slower; else it gets empty dicts).
@@ -183,7 +183,7 @@ class Hindsight(Randomness):
         window.rewards[ring.index(row), ring.index(step)] = ring.index(found)
 
     def goal_cells(self, cells: np.ndarray) -> np.ndarray:
-        """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
+        """Draws the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
         step, first, last = self.episodes.bounds(cells)
         if self.goal_selection_strategy is GoalSelectionStrategy.FINAL:
             chosen = last
@@ -193,7 +193,8 @@ class Hindsight(Randomness):
         return self.episodes.cell(chosen, cells % self.episodes.envs)
 
     def compute_rewards(self, achieved: Array, desired: Array, cells: np.ndarray) -> np.ndarray:
-        """Rewards [B] float32, in numpy, of reaching ``achieved`` [B, ...] when ``desired`` [B, ...] was wanted."""
+        """Returns the rewards [B] float32, in numpy, of achieving ``achieved`` [B, ...] for the goals ``desired`` [B,
+        ...]."""
         if self.env is None:
             raise ValueError("Hindsight replay recomputes rewards with the environment: call set_env(env) first.")
         if self.infos is None:
@@ -257,7 +258,7 @@ def _batch_of(env: Any) -> Any:
 
 
 def _has_compute_reward(env: VecEnv) -> bool:
-    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make does not tell."""
+    """Whether the environments have a ``compute_reward``; True for a foreign VecEnv that does not support the query."""
     if (batch := _batch_of(env)) is not None:
         return hasattr(batch, "compute_reward")
     try:

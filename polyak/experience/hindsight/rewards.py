@@ -30,7 +30,8 @@ def computed(relabel: Hindsight, ring: Ring, slots: np.ndarray) -> np.ndarray:
 
 
 def computed_if_possible(relabel: Hindsight, ring: Ring, slots: np.ndarray) -> np.ndarray | None:
-    """:func:`computed`; ``None`` if there is no environment, or it cannot be asked, such as one that is closed."""
+    """Computes the rewards by :func:`computed`; ``None`` if there is no environment, or its ``compute_reward`` fails,
+    as in a closed one."""
     if relabel.env is None or relabel.her_ratio == 0:
         return None
     try:
@@ -40,20 +41,20 @@ def computed_if_possible(relabel: Hindsight, ring: Ring, slots: np.ndarray) -> n
 
 
 def reconcile(relabel: Hindsight, ring: Ring, slots: np.ndarray, before: np.ndarray | None) -> None:
-    """Let the stored rewards be those of the environment's ``compute_reward``, with a warning if they change.
+    """Set the stored rewards to those of the environment's ``compute_reward``, with a warning if they change.
 
-    They stay as they are if the function is the one of before, whatever else the environment's own rewards contain.
+    They stay as they are if the function is unchanged, even if the environment's own rewards contain further terms.
 
     Args:
-        relabel: knows the environment.
-        ring: of the stored rows.
-        slots: [K] of them.
-        before: [K, n_envs] rewards that ``compute_reward`` gave for these rows where they were collected; ``None``: not
-            known.
+        relabel: holds the environment.
+        ring: holds the stored rows.
+        slots: [K] the rows.
+        before: [K, n_envs] rewards that ``compute_reward`` gave for these rows where they were collected; ``None``:
+            unknown.
 
     Raises:
-        ValueError: the function is another one, and the stored rewards are not those of the function of before: what
-            else they contain cannot be recomputed.
+        ValueError: the function has changed, and the stored rewards were not those of the earlier function: their
+            further terms cannot be recomputed.
     """
     if relabel.env is None or relabel.her_ratio == 0 or not slots.size:
         return

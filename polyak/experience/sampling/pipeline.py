@@ -48,7 +48,7 @@ class Rows(NamedTuple):
     def samples(
         self, tensor: Callable[[Any], Tensor], weights: np.ndarray | None, cells: np.ndarray
     ) -> ReplayBufferSamples:
-        """As SB3 has them, scalars as columns [B, 1]; ``cells`` are the indices if there are ``weights``."""
+        """Returns SB3's samples, with scalars as columns [B, 1]; ``cells`` are the indices if there are ``weights``."""
         samples = DictReplayBufferSamples if isinstance(self.observations, dict) else ReplayBufferSamples
         return samples(
             mapped(tensor, self.observations),
@@ -64,7 +64,8 @@ class Rows(NamedTuple):
         )
 
     def transition(self, tensor: Callable[[Any], Tensor], weights: Tensor, gamma: float) -> Transition:
-        """The same bits as :meth:`Transition.from_samples` of :meth:`samples`, but for the type of observations."""
+        """Returns the same bits as :meth:`Transition.from_samples` of :meth:`samples`, except for the dtype of
+        observations."""
         discounts = 1 - arrays.single(self.terminated)
         discounts *= gamma if self.discounts is None else self.discounts
         discounts = discounts if self.valid is None else discounts * self.valid
@@ -81,25 +82,25 @@ class Rows(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """What becomes of cells drawn from a ring of transitions."""
+    """The steps from cells drawn from a ring of transitions to batches."""
 
     ring: Ring
     placement: Placement | None
-    """Where whole rows may be gathered besides; ``None``: nowhere."""
+    """The placement of a mirror from which whole rows may be gathered; ``None``: there is none."""
     relabel: Relabel | None
     reduce: Reduce
     wide: bool
-    """Whether observations may have 64 bits, of which learners take 32."""
+    """Whether observations may have 64 bits; learners take 32."""
     tensor: Callable[[Any], Tensor]
     """Puts an array on the device, and leaves a tensor where it is."""
     device: torch.device
     rng: np.random.RandomState
-    """Where the reduction draws from."""
+    """The generator of the reduction's random numbers."""
     normalize: Callable[[Any, Any, Any], tuple[Any, Any, Any]] | None = None
     """Applied to observations, their successors, and the reward of each step before they are summed."""
 
     def source(self, rows: int) -> Ring:
-        """What so many whole rows are gathered from: the ring, or its mirror on the device."""
+        """Returns the ring, or its mirror on the device, from which this many whole rows are gathered."""
         return self.ring if self.placement is None else self.placement.source(self.ring, self.device, rows)
 
     @property
@@ -115,7 +116,7 @@ class Pipeline(NamedTuple):
         return untouched and plain and self.ring.tensors is not None
 
     def span(self) -> Span | None:
-        """What that takes to know besides where transitions begin; None: nothing, they are just rows."""
+        """Returns the description of n-step transitions for late gathering; None if transitions are single rows."""
         n, envs = self.reduce.window, self.ring.n_envs
         if n == 1:
             return None
@@ -129,7 +130,7 @@ class Pipeline(NamedTuple):
         return self.reduce.window - self.reduce.n_steps + 1
 
     def at_once(self, batch_size: int) -> int:
-        """How many batches make a block."""
+        """Returns the number of batches in a block."""
         rows = batch_size * self.gathered_rows
         source = self.source(rows)
         in_main_memory = source is self.ring and (source.device is None or source.device.type == "cpu")
@@ -196,7 +197,7 @@ def each_batch(
 def uniform_batches(
     pipeline: Pipeline, sampler: Uniform, filled: int, batch_size: int, gamma: float, batches: int
 ) -> Iterator[tuple[Transition, None]]:
-    """The same, where they depend on nothing but the random numbers: several are gathered at once."""
+    """Draws uniform batches, which depend on nothing but the random numbers: several are gathered at once."""
     at_once = 1 if batches == 1 else pipeline.at_once(batch_size)
     for start in range(0, batches, at_once):
         count = min(at_once, batches - start)
@@ -210,7 +211,7 @@ def uniform_batches(
 def late_batches(
     pipeline: Pipeline, sampler: Sampler, filled: int, batch_size: int, gamma: float, batches: int
 ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
-    """The same, to be gathered by the learner."""
+    """Draws batches of rows that the learner gathers."""
     columns = TransitionColumns(**(pipeline.ring.tensors or {}))
     discount, span = _scalar(gamma), pipeline.span()
     if type(sampler) is Uniform:

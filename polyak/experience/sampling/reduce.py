@@ -1,4 +1,4 @@
-"""What becomes of a window of successive rows: one n-step transition, or a sequence of them."""
+"""The reduction of a window of successive rows: to one n-step transition, or to a sequence of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from polyak.experience.sampling.window import returns, spans
 
 
 class WindowEnds(NamedTuple):
-    """Where the transitions made of B windows begin and end."""
+    """First and last cells of the transitions made of B windows."""
 
     first: Array  # [B], or [B, L] of sequences: cells of their observations, actions and extras
-    last: Array  # as ``first``, and that very array if it holds the same: cells of the rows that they end with
-    valid: Array | None  # [B, L] bool, of sequences: which of them there are
+    last: Array  # cells of the rows that end them; the same array as ``first`` if they are equal
+    valid: Array | None  # [B, L] bool, for sequences: which transitions exist
 
 
 class Reduce(Protocol):
@@ -36,7 +36,7 @@ class Reduce(Protocol):
 
     @property
     def before(self) -> int:
-        """How many of them come before the drawn row."""
+        """The number of rows of a window before the drawn row."""
         ...
 
     @property
@@ -45,11 +45,12 @@ class Reduce(Protocol):
         ...
 
     def cut(self, valid: Array, rng: np.random.RandomState) -> Array:
-        """Which rows [B, n] of windows count, if ``valid`` ones could."""
+        """Returns which rows [B, n] of windows count, if the ``valid`` ones could."""
         ...
 
     def ends(self, cells: Array, valid: Array) -> WindowEnds:
-        """Where the transitions begin and end in windows of these cells [B, n], of which ``valid`` [B, n] count."""
+        """Returns first and last cells of the transitions in windows of cells [B, n], of which ``valid`` [B, n]
+        count."""
         ...
 
     def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
@@ -59,13 +60,13 @@ class Reduce(Protocol):
 
 @dataclass(frozen=True)
 class NStep:
-    """One transition of each window: an n-step return, Sutton and Barto eq. 7.1; of one step by default.
+    """Reduces each window to one transition with an n-step return, Sutton and Barto eq. 7.1; of one step by default.
 
     Its reward is ``r_t + ... + gamma^(k-1) r_(t+k-1)`` and its discount ``gamma^k``, with k <= n rows until the episode
     or the experience ends; its next observation is the one after them.
 
     Args:
-        n_steps: most rows that are summed, n.
+        n_steps: n, the largest number of rows that are summed.
         gamma: discount of one step.
         least: n is drawn for each transition, from this number to ``n_steps``; None: it is always ``n_steps``.
     """
@@ -91,7 +92,7 @@ class NStep:
 
     @property
     def before(self) -> int:
-        """None: a window begins with the drawn row."""
+        """0: a window begins with the drawn row."""
         return 0
 
     @cached_property
@@ -107,13 +108,13 @@ class NStep:
         return valid & arrays.place(np.arange(self.n_steps) < rows, arrays.device_of(valid))
 
     def ends(self, cells: Array, valid: Array) -> WindowEnds:
-        """Of one transition per window: [B] each."""
+        """Returns first and last cells of one transition per window: [B] each."""
         first = cells[:, 0]
         last = first if self.n_steps == 1 else arrays.along(cells, valid.sum(1)[:, None] - 1)[:, 0]
         return WindowEnds(first, last, None)
 
     def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
-        """Of one transition per window: [B] each."""
+        """Returns return and discount of one transition per window: [B] each."""
         summed, discounts = returns(rewards, valid, self.gamma, self.n_steps)
         return summed[:, 0], None if self.n_steps == 1 else discounts[:, 0]
 
@@ -122,18 +123,18 @@ class NStep:
 class Sequence:
     """``L = burn_in + length`` successive transitions of one episode, as in R2D2 (Kapturowski et al. 2019).
 
-    Every row may be the first one to learn from, so that sequences overlap; a prioritised sampler keeps one priority
-    for each. Where the episode or the experience ends early, ``valid`` [B, L] is False and the last row is repeated,
-    with rewards and discounts 0; where it began later, the first. Where the memory of a policy is stored as a column,
-    that of the first row is the one to start from; ``burn_in`` transitions then bring it up to date before there is
-    anything to learn.
+    A sequence may begin at any row, so that sequences overlap; a prioritised sampler keeps one priority for each row.
+    Where the episode or the experience ends early, ``valid`` [B, L] is False and the last row is repeated, with rewards
+    and discounts 0; where it began later, the first. If the recurrent state of a policy is stored as a column, a
+    sequence starts from that of its first row; the first ``burn_in`` transitions only update it.
 
     With hindsight, all transitions of a sequence get the same goal.
 
     Args:
         length: transitions to learn from.
-        burn_in: transitions before them, as far as the episode goes back.
-        n_step: what each transition spans, within its episode; a buffer's own ``n_steps`` above 1 goes here.
+        burn_in: transitions before them, as far as the episode has them.
+        n_step: the n-step return of each transition, within its episode; a buffer's own ``n_steps`` above 1 is used
+            here.
     """
 
     length: int
@@ -152,7 +153,7 @@ class Sequence:
 
     @property
     def before(self) -> int:
-        """Those of the burn-in."""
+        """The number of burn-in transitions."""
         return self.burn_in
 
     @property
@@ -161,7 +162,7 @@ class Sequence:
         return False
 
     def cut(self, valid: Array, rng: np.random.RandomState) -> Array:
-        """All rows [B, n]."""
+        """Returns all rows [B, n]."""
         return valid
 
     @property
@@ -175,20 +176,20 @@ class Sequence:
         return self.burn_in + self.length + self.n_steps - 1
 
     def ends(self, cells: Array, valid: Array) -> WindowEnds:
-        """Of L transitions per window: [B, L] each."""
+        """Returns first and last cells of L transitions per window: [B, L] each."""
         return WindowEnds(*spans(cells, valid, self.n_steps), valid[:, : self.burn_in + self.length])
 
     def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
-        """Of L transitions per window: [B, L] each."""
+        """Returns returns and discounts of L transitions per window: [B, L] each."""
         summed, discounts = returns(rewards, valid, self.n_step.gamma, self.n_steps)
         return summed, None if self.n_steps == 1 else discounts
 
 
 def make_reduce(reduce: Reduce | None, n_step: NStep) -> Reduce:
-    """What a buffer reduces its windows by: its own n-step returns, a ``reduce`` of another kind, or both.
+    """Returns the reduction of a buffer's windows: its own n-step returns, a ``reduce`` of another kind, or both.
 
     Raises:
-        ValueError: both say, and differently, how many rows a transition spans.
+        ValueError: both define the number of rows in a transition, differently.
     """
     if reduce is None:
         return n_step

@@ -27,7 +27,7 @@ class Window:
 
 
 def look(ring: Ring, cells: np.ndarray, n: int, before: int = 0) -> tuple[Array, Array]:
-    """The ``n`` rows of which a cell is number ``before``, for each of some cells [B].
+    """Returns the window of ``n`` rows around each of some cells [B], in which the cell is number ``before``.
 
     A window never crosses the end of an episode, the newest row or the oldest one.
 
@@ -55,7 +55,8 @@ def look(ring: Ring, cells: np.ndarray, n: int, before: int = 0) -> tuple[Array,
 
 
 def spans(cells: Array, valid: Array, n_steps: int) -> tuple[Array, Array]:
-    """First and last cell [B, L] of the transitions of a window [B, n]; its last valid one stands for those after it.
+    """Returns first and last cell [B, L] of the transitions of a window [B, n]; its last valid cell replaces those
+    after it.
 
     If ``n_steps`` is 1 the two are one array.
     """

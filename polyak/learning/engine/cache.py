@@ -1,4 +1,4 @@
-"""The folder of data that depend on the machine only: compiled programs and measurements."""
+"""The cache folder for data that depend on the machine only: compiled programs and measurements."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from polyak.warning import advise
 from polyak.writing import replacing
 
 Fact = TypeVar("Fact")
-"""What JSON can say."""
+"""A value that JSON can represent."""
 
 
 def chosen_folder() -> Path:
-    """Where compiled programs are to be kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
+    """Returns the configured folder of compiled programs: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
     if chosen := os.environ.get("POLYAK_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -30,14 +30,15 @@ def chosen_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where they are kept: in the chosen folder, or with a warning in a private one if others may write to that."""
+    """Returns the folder to use: the configured one, or, with a warning, a private one if other users may write to
+    that."""
     chosen = chosen_folder()
     reason = objection(chosen)
     return chosen if reason is None else _instead_of(chosen, reason)
 
 
 def writable(folder: Path) -> Path:
-    """A folder, made if it is not there; with a warning a private one if it cannot be written to."""
+    """Returns a folder, created if necessary, or, with a warning, a private one if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tempfile.TemporaryDirectory(dir=folder).cleanup()
@@ -58,7 +59,7 @@ def _instead_of(folder: Path, reason: str) -> Path:
 
 
 def machine() -> tuple[str, ...]:
-    """Everything on which a library or a measurement depends: system, processor, its instructions, torch."""
+    """Returns every property that a library or a measurement depends on: system, processor, instruction set, torch."""
     return (
         platform.system(),
         platform.machine(),
@@ -78,7 +79,7 @@ def _processor() -> str:
 
 
 def recall(name: str) -> dict[str, Any]:
-    """What :func:`store` last wrote under ``name``; empty if nothing, or nothing readable, is there."""
+    """Returns what :func:`store` last wrote under ``name``; empty if nothing readable is there."""
     with suppress(OSError, ValueError):
         known = json.loads((cache_folder() / f"{name}.json").read_text())
         if isinstance(known, dict):
@@ -87,7 +88,7 @@ def recall(name: str) -> dict[str, Any]:
 
 
 def store(name: str, facts: dict[str, Any]) -> None:
-    """Add ``facts`` to what is known under ``name``; a folder that cannot be written to keeps nothing."""
+    """Add ``facts`` to those stored under ``name``; an unwritable folder stores nothing."""
     with suppress(OSError):
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -97,13 +98,13 @@ def store(name: str, facts: dict[str, Any]) -> None:
 
 
 class Measurements:
-    """Measurements of machines by name. Each is measured once and then stored in a file, so that decisions that depend
-    on it are always the same.
+    """Named measurements of this machine. Each is measured once and stored in a file, so that decisions based on it are
+    reproducible.
 
-    The file is read now, and again before a measurement: another process may have written it.
+    The file is read at construction, and again before a measurement, since another process may have written it.
 
     Args:
-        name: of the file.
+        name: name of the file.
     """
 
     def __init__(self, name: str) -> None:
@@ -111,12 +112,12 @@ class Measurements:
         self._known = recall(name)
 
     def of(self, what: str, measure: Callable[[], Fact], sound: Callable[[Any], bool] = lambda fact: True) -> Fact:
-        """The stored measurement of ``what``; else a new one, which is then stored.
+        """Returns the stored measurement of ``what``, or measures and stores it.
 
         Args:
-            what: names everything on which the result depends: home folders are shared by machines.
+            what: key with everything that the result depends on: home folders may be shared by machines.
             measure: called if no valid measurement is stored.
-            sound: whether a stored value could be a result of ``measure``.
+            sound: whether a stored value is a possible result of ``measure``.
         """
         if not self._knows(what, sound):
             self._known |= recall(self._name)

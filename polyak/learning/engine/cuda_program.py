@@ -1,10 +1,10 @@
 """A program on a GPU: the kernels of the flat graph, recorded once as a CUDA graph and launched together.
 
-A recording does the same work on the same memory each time. So all inputs of a step are first written to fixed memory:
-batches are copied there, random numbers drawn there. Factors that depend on learning rates and numbers of steps are
-computed on the device, as the first part of the recording. The host never waits.
+A recording repeats the same work on the same memory. So all inputs of a step are first written to fixed memory: batches
+are copied there, random numbers are drawn there. Factors that depend on learning rates and step counts are computed on
+the device, at the start of the recording. The host never waits.
 
-TorchInductor fuses the graph's operations into a few kernels first, where it can.
+TorchInductor first fuses the graph's operations into a few kernels, if it can.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from polyak.learning.learner import Learner
 from polyak.seeding import random_states_kept
 
 _WARM_UPS = 3
-"""Runs before recording, in which libraries allocate their workspaces and kernels are built."""
+"""Runs before recording, in which libraries allocate workspaces and build kernels."""
 
 
 class Recorder(Protocol):
-    """Records a run on given tensors, to repeat it on the same memory."""
+    """Records a run on given tensors and replays it on the same memory."""
 
     def record(self, run: Run, arguments: list[Tensor]) -> Sequence[Tensor]:
-        """Record ``run(arguments)`` without changing the arguments; every :meth:`replay` fills what is returned."""
+        """Record ``run(arguments)`` without changing the arguments; every :meth:`replay` overwrites the returned
+        tensors."""
         ...
 
     def replay(self) -> None:
-        """Repeat the recording on the current contents of the arguments."""
+        """Replay the recording on the current contents of the arguments."""
         ...
 
 
@@ -57,7 +58,7 @@ class CudaGraph:
     def record(self, run: Run, arguments: list[Tensor]) -> Sequence[Tensor]:
         with torch.cuda.device(self._device), torch.no_grad():
             self._warm_up(run, [argument.detach().clone() for argument in arguments])
-            # Other threads, such as those that step environments, may use the GPU meanwhile.
+            # Other threads, such as those that step environments, may use the GPU at the same time.
             with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
                 return run(arguments)
 
@@ -80,22 +81,22 @@ class CudaProgram(Program):
 
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
         super().__init__(learner, method, batch, static)
-        # What changes from step to step is given places of its own. They begin as the example: rows that a batch
-        # refers to must exist when the step is tried out.
+        # Inputs that change from step to step have fixed memory of their own. It starts as a copy of the example: row
+        # indices in a batch must be valid when the step is tried out.
         self._own = [tensor.clone() for tensor in self._arguments[len(self._inputs.tensors) :]]
         self._arguments[len(self._inputs.tensors) :] = self._own
         self._loaded: list[tuple[Callable[[], Tensor | None], int]] = [(lambda: None, 0)] * len(self._batch)
-        self._pointers: list[int] = []  # of the learner's tensors, in the recording
+        self._pointers: list[int] = []  # addresses of the learner's tensors in the recording
 
     @property
     def _batch(self) -> Sequence[Tensor]:
         return self._own[len(self._draws) :]
 
     def compile(self) -> None:
-        """Fuse the graph where that is possible, and record it.
+        """Fuse the graph if possible, and record it.
 
         Raises:
-            Exception: the step does something that cannot be recorded.
+            Exception: the step contains an operation that cannot be recorded.
         """
         try:
             with self._building():
@@ -121,11 +122,11 @@ class CudaProgram(Program):
         return self._results()
 
     def _addresses(self) -> list[int]:
-        """Where the learner's tensors lie, which ``parameter.data = ...`` changes unnoticed."""
+        """Returns the addresses of the learner's tensors, which ``parameter.data = ...`` changes unnoticed."""
         return list(map(Tensor.data_ptr, self._inputs.tensors))
 
     def _record(self) -> None:
-        """Record again, for the tensors that the learner has now."""
+        """Record again, with the learner's present tensors."""
         self._learning_rates = [_LearningRate(cohort, self._inputs.device) for cohort in self._inputs.cohorts]
         self._recorder = self.recorder(self._inputs.device)
         self._scalars: list[int] = []
@@ -133,7 +134,7 @@ class CudaProgram(Program):
         self._pointers = self._addresses()
 
     def _step(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """What is recorded: the factors of the coming step, the graph, and all single numbers as one tensor."""
+        """Run the recorded part: the factors of the step, the graph, and all scalar results in one tensor."""
         for rate in self._learning_rates:
             arguments[rate.place].copy_(rate.factors(arguments))
         results = self._run(list(arguments))
@@ -143,7 +144,7 @@ class CudaProgram(Program):
         return [torch.stack([results[i] for i in self._scalars]), *others] if self._scalars else others
 
     def _load(self, given: Sequence[Tensor]) -> None:
-        """Copy a batch to its place, but for tensors that are there already, such as a rollout seen before."""
+        """Copy a batch to its fixed memory, except for tensors that are there already, such as columns of a rollout."""
         for i, (tensor, place) in enumerate(zip(given, self._batch, strict=True)):
             last, version = self._loaded[i]
             if last() is not tensor or version != tensor._version:
@@ -151,18 +152,18 @@ class CudaProgram(Program):
                 self._loaded[i] = weakref.ref(tensor), tensor._version
 
     def _results(self) -> Any:
-        """Copies of what was computed, since the next step overwrites it."""
+        """Returns copies of the results, since the next step overwrites them."""
         copies = iter([output.clone() for output in self._outputs])
         scalars = dict(zip(self._scalars, next(copies).unbind(), strict=True)) if self._scalars else {}
         return self._results_of(scalars[i] if i in scalars else next(copies) for i in range(self._returned))
 
 
 class _LearningRate:
-    """The learning rate of some parameters, on the device.
+    """The learning rate of a cohort of parameters, on the device.
 
     Args:
-        cohort: which, and where their factors and number of steps stand among the arguments.
-        device: where.
+        cohort: the parameters, and the positions of their factors and step count among the arguments.
+        device: of the learning rate.
     """
 
     def __init__(self, cohort: Cohort, device: torch.device) -> None:
@@ -172,26 +173,26 @@ class _LearningRate:
         self._tensor = torch.full((), self._value, dtype=torch.float64, device=device)
 
     def follow(self) -> None:
-        """Copy the group's learning rate, if it has changed."""
+        """Copy the group's learning rate if it has changed."""
         lr = self._cohort.group["lr"]
-        if isinstance(lr, Tensor) and lr.device.type == "cuda":  # to read it would be to wait
+        if isinstance(lr, Tensor) and lr.device.type == "cuda":  # reading it would wait for the device
             self._tensor.copy_(lr)
         elif (value := float(lr)) != self._value:
             self._value = value
             self._tensor.fill_(value)
 
     def factors(self, arguments: Sequence[Tensor]) -> Tensor:
-        """The factors of the next step."""
+        """Returns the factors of the next step."""
         step = self._cohort.step
         t = None if step is None else arguments[step]
         return device_factors(self._cohort.optimizer, self._cohort.group, self._tensor, t)
 
 
 def fused(graph: GraphModule, arguments: Sequence[Tensor], device: torch.device) -> Run:
-    """The graph as TorchInductor's kernels.
+    """Returns the graph compiled by TorchInductor.
 
     Raises:
-        Exception: TorchInductor cannot: Triton or a compiler is missing, say, or the GPU is too old.
+        Exception: TorchInductor fails: Triton or a compiler is missing, for example, or the GPU is too old.
     """
     import torch._inductor
 
@@ -204,5 +205,5 @@ def fused(graph: GraphModule, arguments: Sequence[Tensor], device: torch.device)
             with torch.no_grad():
                 return kernels(*tensors)
 
-        run(copies)  # now rather than later: kernels are built when they are first used
+        run(copies)  # kernels are built at their first use: do it now
     return run

@@ -1,8 +1,8 @@
-"""The choice of a device.
+"""The choice between CPU and GPU.
 
-A GPU does large steps much faster than a processor, and small ones slower: every operation of a step must be launched,
-and every action fetched. An algorithm with ``device="auto"`` therefore takes the device on which its own steps should
-take less time, by the measured speeds of the machine.
+A GPU makes large gradient steps much faster than a CPU, and small ones slower: every operation must be launched, and
+every action fetched. An algorithm with ``device="auto"`` takes the device that should be faster for its own steps, by
+measured speeds of the machine.
 """
 
 import re
@@ -14,22 +14,22 @@ from polyak.learning.engine.machine_speed import Speeds
 from polyak.warning import warn_user
 
 CALLS_PER_TENSOR = 15
-"""Operations of a gradient step for each parameter tensor: forward, backward, clipping, optimizer, target."""
+"""Operations of a gradient step per parameter tensor: forward, backward, clipping, optimizer, target."""
 CALLS_TO_ACT = 2
-"""Operations of an action for each parameter tensor: a product and an activation for a weight and a bias, at most."""
+"""Operations of an action per parameter tensor: a product and an activation for a weight and a bias, at most."""
 
 
 class Work(NamedTuple):
-    """The work of a gradient step, with the actions between it and the next."""
+    """The cost of a gradient step and of the actions before the next one."""
 
     flops: float
     """Floating-point operations of the gradient step."""
     tensors: int
     """Parameter tensors of the learner."""
     acts: float
-    """How often the policy acts for each gradient step."""
+    """Actions of the policy per gradient step."""
     act_flops: float
-    """Floating-point operations of acting once, for all environments."""
+    """Floating-point operations of one action, for all environments."""
 
 
 class Choice(NamedTuple):
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
     """``"cpu"`` or ``"cuda"``."""
     cpu_seconds: float
     cuda_seconds: float
-    """Estimates of a gradient step and the actions that belong to it."""
+    """Estimated time of a gradient step with its actions."""
 
     def __str__(self) -> str:
         cpu, cuda = (f"{1e3 * seconds:.3g} ms" for seconds in (self.cpu_seconds, self.cuda_seconds))
@@ -47,9 +47,9 @@ class Choice(NamedTuple):
 
 
 def choose(work: Work, speeds: Speeds) -> Choice:
-    """The device on which some work should take less time.
+    """Returns the device that should be faster for some work.
 
-    Where steps are compiled both devices save most of their calls, and about the same share.
+    Compiled steps save most of their calls on both devices, at about the same ratio.
     """
     calls = work.tensors * (CALLS_PER_TENSOR + CALLS_TO_ACT * work.acts)
     arithmetic = work.flops + work.acts * work.act_flops
@@ -64,19 +64,19 @@ TYPICAL: dict[str, Work] = {
     "SAC, two layers of 1024": Work(8.1e9, 33, 1, 1.1e7),
     "DQN, images": Work(3.6e9, 20, 4, 3.7e7),
 }
-"""Kinds of networks, and the work that they are."""
+"""Typical networks, and their work."""
 
 
 def get_device(device: torch.device | str | int = "auto") -> torch.device:
-    """Resolve a device name.
+    """Returns the torch device of a name.
 
     Args:
-        device: ``"auto"`` takes CUDA where torch can use it and the CPU elsewhere; anything else is handed to torch.
+        device: ``"auto"`` takes CUDA if torch can use it, otherwise the CPU; other values are passed to torch.
 
     Raises:
         ValueError: torch does not know the name, or the machine has no such device.
 
-    CUDA that was asked for on a machine without a usable GPU is replaced by the CPU, with a warning.
+    If CUDA is requested without a usable GPU, the CPU is used, with a warning.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -101,7 +101,7 @@ def get_device(device: torch.device | str | int = "auto") -> torch.device:
 
 
 def _missing(device: torch.device) -> str | None:
-    """Why tensors cannot be put on a device; None: they can."""
+    """Returns the reason why a device cannot hold tensors; None if it can."""
     if device.type == "meta":
         return "tensors there have no values."
     if device.type == "cuda":
@@ -116,6 +116,6 @@ def _missing(device: torch.device) -> str | None:
 
 
 def _usable() -> list[str]:
-    """The devices that there are."""
+    """Returns the names of the usable devices."""
     found = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)]
     return found + [name for name in ("mps", "xpu") if _missing(torch.device(name)) is None]

@@ -1,7 +1,7 @@
-"""The engine, which runs a learner's gradient steps: in which precision, and when as replayed or compiled programs.
+"""The engine runs a learner's gradient steps: eagerly, replayed or compiled, and in a chosen precision.
 
-The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
-numbers, also when the first of them had to compile.
+The choice depends on the run alone, never on the clock: two runs with equal seeds and settings give equal results, even
+if only the first of them had to compile.
 """
 
 from __future__ import annotations
@@ -24,68 +24,68 @@ from polyak.learning.learner import Learner
 from polyak.warning import advise
 
 WORTHWHILE_SECONDS = 20.0
-"""Nominal time that compiling must save in a run, compared to replaying: it takes about as long,
-once for each machine."""
+"""Nominal time that compilation must save in a run, compared to replay: compiling takes about as long, once for each
+machine."""
 TENSOR_SECONDS = 5e-6
-"""Nominal time that a compiled program saves in each gradient step for each parameter that the step reads."""
+"""Nominal time that a compiled program saves in each gradient step per parameter tensor."""
 FLOP_SECONDS = 1e-12
-"""The same for each floating-point operation: products take as long either way, but results stay in the processor's
-cache from one to the next."""
+"""Nominal time that it saves per floating-point operation: products take equally long, but results stay in the
+processor's cache between operations."""
 NUMBER_SECONDS = 6e-9
-"""The same for each number observed: images pass through memory less often where operations are joined."""
+"""Nominal time that it saves per observed number: fused operations read images from memory less often."""
 REPLAYED_FROM = 100
-"""Updates of a learner's life that are made as they are written, where its others are replayed: to trace a step takes
-as long as a replay saves in about so many of them. It is a number of updates of the learner, and not of the run, so
-that a training in pieces makes the numbers of one that is whole."""
+"""Updates of a learner that run eagerly before the others are replayed: tracing a step takes about as long as replay
+saves in this many updates. They are counted over the learner's life, not per run, so that a training in pieces gives
+the same results as one whole."""
 Kinds = dict[str, type[Program]]
-"""What a gradient step becomes, by the type of the learner's device."""
+"""Program classes by the type of the learner's device."""
 COMPILED: Kinds = {"cpu": Program, "cuda": CudaProgram}
 REPLAYED: Kinds = {"cpu": ReplayedProgram}
 MOST_LAYOUTS = 8
-"""Batch layouts that are compiled for each method; any further ones run uncompiled."""
+"""Batch layouts that are compiled for each method; others run uncompiled."""
 MOST_VARIANTS = 8
-"""Programs for one layout, with different options of the learner; one that needs more is changing all the time."""
+"""Programs for one layout, with different options of the learner; a learner that needs more changes constantly."""
 PATIENCE = 100
-"""Attempts to compile a method whose optimizers have yet to step; after them, one attempt for so many calls."""
+"""Attempts to compile a method whose optimizers have no state yet; afterwards one attempt per this many calls."""
 _ONE_AT_A_TIME = Lock()
-"""torch traces and compiles in one thread at a time."""
+"""Tracing and compiling are restricted to one thread at a time."""
 
 
 class Engine:
-    """Decides for one learner, and keeps its programs.
+    """Decides how one learner's methods run, and holds its programs.
 
     Args:
-        learner: whose methods it calls from now on, see :meth:`~polyak.learning.learner.Learner.run`.
-        mode: True compiles; ``"replay"`` replays; ``"auto"`` does one or the other, by the length of a run, for
-            networks made of torch's and polyak's modules; False runs methods as they are written.
-        report: called with what takes long, such as ``print``.
+        learner: its methods run through this engine from now on, see :meth:`~polyak.learning.learner.Learner.run`.
+        mode: True compiles; ``"replay"`` replays; ``"auto"`` chooses by the length of the run, for networks of torch's
+            and polyak's modules; False runs methods eagerly.
+        report: called with messages about slow tasks, such as ``print``.
     """
 
     def __init__(self, learner: Learner, mode: bool | str, report: Callable[[str], None] | None = None) -> None:
         self.learner, self.mode, self.report = learner, mode, report
         self.status = "uncompiled"
-        """The decision, in words."""
+        """Description of the decision."""
         self.learned = False
-        """Whether a method has run where gradients are taken."""
+        """Whether a method has run with gradients enabled."""
         self.programs: dict[str, dict[Any, list[Program] | None]] = {}
-        """By method, layout of the batch and static arguments: the programs for different options of the learner, the
-        latest first; None: there can be none."""
+        """Method -> (layout of the batch, static arguments) -> programs for different options of the learner, the
+        latest first; None if there can be none."""
         self._layouts = Layouts()
         self._bound: set[Program] = set()
-        """Programs that are up to date with the learner since it was last changed."""
+        """Programs that are up to date with the learner since its last change."""
         self._waited: dict[str, int] = {}
-        """By method: how often it could not be compiled yet."""
+        """Method -> number of postponed attempts to compile it."""
         self._kinds: Kinds | None = None
-        """Which programs methods run as; None: as they are written."""
+        """The program classes in use; None runs methods eagerly."""
         self._from = 0
-        """Updates of the learner before the first of them."""
+        """Number of the learner's updates that run eagerly first."""
         self.compiles = False
-        """Whether methods run as programs where they can, by now."""
+        """Whether methods run as programs by now, if possible."""
         learner.engine = self
         self._use({True: COMPILED, "replay": REPLAYED}.get(mode))
 
     def expect(self, updates: int, rows: int) -> None:
-        """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
+        """Prepare for a run of ``updates`` gradient steps of ``rows`` rows each; a decision to compile is never
         revoked."""
         if self.mode != "auto" or self._kinds is COMPILED:
             return
@@ -107,8 +107,7 @@ class Engine:
             self._use(REPLAYED, REPLAYED_FROM)
 
     def _use(self, kinds: Kinds | None, updates: int = 0) -> None:
-        """Run methods as such programs from now on, or from that update of the learner on; None: as they are
-        written."""
+        """Run methods as programs of these classes after ``updates`` updates of the learner; None: eagerly."""
         self._kinds, self._from = kinds, updates
         self.compiles = kinds is not None and self.learner.steps >= updates
         self.programs.clear()
@@ -117,7 +116,7 @@ class Engine:
         self.learner.run_by(line_by_line if kinds is None else self._at_first if updates else self.run)
 
     def _at_first(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """As :meth:`plainly`, until there have been enough updates."""
+        """Run a method eagerly until the learner has made enough updates, then as a program."""
         if self.learner.steps <= self._from:
             self.compiles = self.learner.steps == self._from
             return self.plainly(method, batch, *static)
@@ -126,17 +125,16 @@ class Engine:
         return self.run(method, batch, *static)
 
     def flops(self, batch_size: int) -> float:
-        """Floating-point operations of a gradient step, roughly."""
+        """Returns the approximate floating-point operations of a gradient step."""
         return flops(self.learner, batch_size)
 
     def plainly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """Call one of the learner's methods as it stands."""
+        """Run a method of the learner eagerly."""
         self.learned |= torch.is_grad_enabled()
         return self.learner.eagerly(method, batch, *static)
 
     def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """Call the program of one of the learner's methods for the layout of the batch, or, if there can be none, the
-        method itself."""
+        """Run the program of a method for the layout of the batch, or the method itself if it has no program."""
         self.learned |= torch.is_grad_enabled()
         given = tensors_of(batch)
         programs = self.programs.setdefault(method.__name__, {})
@@ -148,11 +146,11 @@ class Engine:
         return self.learner.eagerly(method, batch, *static) if program is None else program(given)
 
     def _bind(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Program | None:
-        """A program for the learner's present state: an existing or a new one; None if it cannot be compiled."""
+        """Returns a program for the learner's present state, existing or new; None if it cannot be compiled."""
         known = programs.get(key, [])
         if known is None or (not known and (len(programs) >= MOST_LAYOUTS or self._waits(name))):
             return None
-        if known and known[0] in self._bound:  # and so it has noticed that the learner was changed
+        if known and known[0] in self._bound:  # so it has detected a change of the learner
             self._bound.clear()
         program = next((program for program in known if program.rebind()), None)
         if program is None:
@@ -185,7 +183,7 @@ class Engine:
         return program
 
     def _waits(self, name: str) -> bool:
-        """Whether to leave out an attempt: once a method has waited for long, most of them."""
+        """Whether to skip an attempt to compile: after many failed ones, most are skipped."""
         waited = self._waited.get(name, 0)
         if waited >= PATIENCE and waited % PATIENCE:
             self._waited[name] = waited + 1
@@ -193,7 +191,7 @@ class Engine:
         return False
 
     def _wait(self, name: str, error: Exception) -> None:
-        """Stay uncompiled for now, until an optimizer has made its state."""
+        """Stay uncompiled for now, until an optimizer has created its state."""
         self._waited[name] = self._waited.get(name, 0) + 1
         if self._waited[name] == PATIENCE:
             self.status = f"uncompiled so far: {error}"
@@ -202,10 +200,10 @@ class Engine:
             )
 
     def _give_up(self, name: str, error: Exception) -> None:
-        """Stay uncompiled, after an attempt that failed.
+        """Stay uncompiled after a failed attempt.
 
         Raises:
-            RuntimeError: the user asked for compilation.
+            RuntimeError: the user requested compilation.
         """
         done = "replayed" if self._kinds is REPLAYED else "compiled"
         self._use(None)
@@ -215,7 +213,7 @@ class Engine:
                 f"compile={self.mode!r}, but the gradient step could not be {done}: {error}. Use compile='auto' or "
                 "False."
             ) from error
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write pages
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write long messages
         self._say(f"training continues uncompiled, since {name} could not be {done}: {reason}")
 
     def _say(self, what: str) -> None:
@@ -223,11 +221,11 @@ class Engine:
         advise(what, f"{what}. The results are the same, more slowly. Pass compile=False to leave out the attempt.")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "programs": {}, "_bound": set()}  # a copy of the learner needs programs of its own
+        return {**vars(self), "programs": {}, "_bound": set()}  # a copied learner needs programs of its own
 
 
 def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program]:
-    """The class of programs for the learner's device.
+    """Returns the class of programs for the learner's device.
 
     Raises:
         UntraceableError: there is none, or the batch is on another device.
@@ -244,7 +242,8 @@ def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program
 
 
 def _strange_module(learner: torch.nn.Module) -> str | None:
-    """The name of a module's class that is neither torch's nor ours, or of one with hooks; None if there is none."""
+    """Returns the name of a module class that is neither torch's nor polyak's, or that has hooks; None if there is
+    none."""
     for module in learner.modules():
         cls = type(module)
         if not cls.__module__.startswith(("torch.nn.", "polyak.")):

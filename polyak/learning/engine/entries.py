@@ -1,7 +1,8 @@
-"""Entries of the folder of compiled programs: each a folder that is written aside, sealed and then put in its place.
+"""Entries in the folder of compiled programs: each is a folder that is written elsewhere, sealed and then moved into
+place.
 
-A seal lists the digests of an entry's files. An entry without a seal, or with other contents, is unfinished, damaged or
-foreign; it is never loaded (loading an incomplete library can crash the process), and the next entry replaces it.
+A seal lists the digests of an entry's files. An entry without a valid seal is unfinished, damaged or foreign; it is
+never loaded (loading an incomplete library can crash the process), and the next entry replaces it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from polyak.learning.engine.private_folder import objection
 
 SEAL = "seal.json"
 ABANDONED = 86_400.0
-"""Seconds after which an unfinished entry is taken to be that of a killed process."""
+"""Age in seconds at which an unfinished entry is attributed to a killed process."""
 _TRIES = 5
 _BUILDING = ".building-"
 
 
 def is_sound(entry: Path) -> bool:
-    """Whether an entry is there, whole, and only this user may change it."""
+    """Whether an entry is complete and only this user may change it."""
     try:
         if entry.is_symlink() or objection(entry) is not None:
             return False
         digests = json.loads((entry / SEAL).read_text())
         return bool(digests) and all(_is_sealed(entry / Path(name).name, digest) for name, digest in digests.items())
-    except (OSError, ValueError, AttributeError):  # none, or not such a file
+    except (OSError, ValueError, AttributeError):  # missing, or not a seal
         return False
 
 
@@ -44,20 +45,20 @@ def _digest(file: Path) -> str:
 
 
 def unseal(entry: Path) -> None:
-    """Make the next process that needs the entry build it again."""
+    """Remove the seal, so that the next process builds the entry again."""
     with suppress(OSError):
         (entry / SEAL).unlink()
 
 
 def add(entry: Path, build: Callable[[Path], None]) -> None:
-    """Make an entry, unless another process is quicker.
+    """Build an entry, unless another process has built it already.
 
     Args:
-        entry: where it is to be; what is there and is not sound is deleted.
-        build: makes a folder at the path that it is given, and files in it.
+        entry: its path; anything unsound there is replaced.
+        build: creates a folder at the given path, and files in it.
 
     Raises:
-        Exception: whatever ``build`` raises; nothing has changed then.
+        Exception: whatever ``build`` raises; then nothing has changed.
         OSError: the folder of the entries cannot be written to.
     """
     _tidy(entry.parent)
@@ -73,11 +74,11 @@ def add(entry: Path, build: Callable[[Path], None]) -> None:
 
 
 def _put(made: Path, entry: Path) -> None:
-    """Rename, which other processes may do at the same time."""
+    """Move an entry into place, although other processes may do so at the same time."""
     for attempt in range(_TRIES):
         if is_sound(entry):
             return
-        with suppress(OSError):  # mostly there is nothing
+        with suppress(OSError):  # usually nothing is there
             if not entry.is_symlink() and entry.is_dir():
                 entry.chmod(0o700)
             entry.rename(made.parent / f"unsound-{attempt}")
@@ -88,7 +89,7 @@ def _put(made: Path, entry: Path) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Delete what killed processes left behind."""
+    """Delete unfinished entries of killed processes."""
     for left in folder.glob(f"{_BUILDING}*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > ABANDONED:

@@ -17,10 +17,10 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def flops(learner: nn.Module, rows: int) -> float:
-    """Floating-point operations of a gradient step over ``rows`` rows, roughly.
+    """Returns the approximate floating-point operations of a gradient step over ``rows`` rows.
 
-    A row is multiplied with every parameter once, forward, and twice that backward; with those of a convolution at
-    every position of its output.
+    The forward pass multiplies a row with every parameter once, the backward pass twice; with parameters of a
+    convolution once per output position.
     """
     positions: dict[nn.Module, int] = {}
     for module in learner.modules():
@@ -33,7 +33,7 @@ def flops(learner: nn.Module, rows: int) -> float:
 
 
 def _positions(extractor: BaseFeaturesExtractor) -> dict[nn.Module, int]:
-    """Positions of each convolution's output, seen in a forward pass of shapes without numbers."""
+    """Returns the output positions of each convolution, from a forward pass on the meta device."""
     convolutions = {name: m for name, m in extractor.named_modules() if isinstance(m, _CONVOLUTIONS)}
     if not convolutions:
         return {}
@@ -48,13 +48,13 @@ def _positions(extractor: BaseFeaturesExtractor) -> dict[nn.Module, int]:
             shadow.get_submodule(name).register_forward_hook(partial(note, name))
         with torch.no_grad():
             shadow(_empty(extractor._observation_space))
-    except Exception:  # a user's own code, which reads values: each parameter counts once then
+    except Exception:  # a user's module that reads values: count each parameter once
         return {}
     return found
 
 
 def _empty(space: spaces.Space) -> Any:
-    """A batch of one preprocessed observation, without numbers."""
+    """Returns a batch of one preprocessed observation on the meta device."""
     if isinstance(space, spaces.Dict):
         return {key: _empty(part) for key, part in space.spaces.items()}
     return torch.empty(1, *(space.shape or ()), device="meta")

@@ -1,4 +1,4 @@
-"""Speeds of the processor and the GPU of this machine: measured once, then stored in a file."""
+"""Speeds of this machine's processor and GPU: measured once, then stored in a file."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _CPU_SIZE, _CUDA_SIZE, _CALLS = 256, 2048, 200
 
 @dataclass(frozen=True)
 class Speeds:
-    """The speed of a processor and of a GPU beside it."""
+    """The speed of a processor and of its GPU."""
 
     cpu_flops: float
-    """Floating-point operations a second in the processor's float32 matrix products."""
+    """Floating-point operations per second of the processor's float32 matrix products."""
     cuda_flops: float
-    """The same of the GPU."""
+    """Floating-point operations per second of the GPU's float32 matrix products."""
     cpu_call: float
-    """Seconds that a small operation takes on the processor."""
+    """Seconds of a small operation on the processor."""
     cuda_call: float
-    """Seconds that it takes to launch one on the GPU."""
+    """Seconds to launch a small operation on the GPU."""
     cuda_wait: float
-    """Seconds from a number in main memory to the GPU and back."""
+    """Seconds to copy a number from main memory to the GPU and back."""
 
 
 def fastest(run: Callable[[], object], seconds: float = 0.05) -> float:
-    """Seconds of the quickest call among those that fit into ``seconds``."""
+    """Returns the seconds of the fastest call among those that fit into ``seconds``."""
     run()
     best, end = float("inf"), time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
@@ -43,12 +43,12 @@ def fastest(run: Callable[[], object], seconds: float = 0.05) -> float:
 
 
 def speeds() -> Speeds:
-    """The speeds of this machine, from the cache folder if they were measured before. Needs a GPU."""
+    """Returns the speeds of this machine, stored or measured. Requires a GPU."""
     return stored_speeds(_machine(), measure)
 
 
 def stored_speeds(machine: str, measured: Callable[[], Speeds]) -> Speeds:
-    """The stored speeds of ``machine``; else new measurements, which are then stored."""
+    """Returns the stored speeds of ``machine``, or measures and stores them."""
     return Speeds(**Measurements(STORED_AS).of(machine, lambda: asdict(measured()), _sound))
 
 
@@ -62,13 +62,13 @@ def _sound(fact: Any) -> bool:
 
 
 def _machine() -> str:
-    """Names everything that the speeds depend on."""
+    """Returns a key of everything that the speeds depend on."""
     gpu, threads = torch.cuda.get_device_name(), torch.get_num_threads()
     return f"{platform.node()}: {', '.join(machine())}, {threads} thread(s), {gpu}"
 
 
 def measure() -> Speeds:
-    """Measure this machine, which takes about a quarter of a second once CUDA has started. Needs a GPU."""
+    """Measure this machine; takes about a quarter of a second after CUDA has started. Requires a GPU."""
     here, small = torch.zeros(_CPU_SIZE, _CPU_SIZE), torch.zeros(1)
     there, one = torch.zeros(_CUDA_SIZE, _CUDA_SIZE, device="cuda"), torch.zeros(1, device="cuda")
 

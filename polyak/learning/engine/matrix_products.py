@@ -1,9 +1,9 @@
-"""Which library multiplies the matrices of a compiled program: torch's own or oneDNN, by measurement.
+"""The choice of the library for a compiled program's matrix products, torch's BLAS or oneDNN, by measurement.
 
-torch multiplies float32 matrices with the BLAS that it was built with, which on most machines is MKL. oneDNN, which
-torch brings too, is twice as fast on processors whose widest instructions MKL leaves unused, and slower on others. So
-each shape of a product is tried with both, once on a machine, and the answer is stored on disk: a training makes
-the same numbers every time.
+torch multiplies float32 matrices with the BLAS that it was built with, usually MKL. oneDNN, which torch includes, is
+twice as fast on processors whose widest instructions MKL leaves unused, and slower on others. So each shape of a
+product is measured with both, once per machine, and the decision is stored on disk: a training gives equal results
+every time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from polyak.learning.engine.machine_speed import fastest
 aten = torch.ops.aten
 
 SMALLEST = 2e6
-"""Floating-point operations of a product below which the call costs more than the arithmetic."""
+"""Floating-point operations of a product below which call overhead exceeds the arithmetic."""
 MARGIN = 1.15
-"""oneDNN must be this many times as fast to be chosen, so that noise does not decide."""
+"""Required speed-up to choose oneDNN, so that noise does not decide."""
 SECONDS = 0.01
-"""For how long each library tries each shape."""
+"""Measuring time per library and shape."""
 STORED_AS = "products"
 
 
@@ -37,32 +37,32 @@ class MatrixProduct(NamedTuple):
     shape: tuple[int, int, int]
     """Rows of ``a``, columns of ``a``, columns of ``b``."""
     strides: tuple[tuple[int, ...], tuple[int, ...]]
-    """Of ``a`` and ``b``."""
+    """Strides of ``a`` and ``b``."""
     bias: bool
 
     @property
     def flops(self) -> float:
-        """Floating-point operations."""
+        """The number of floating-point operations."""
         m, k, n = self.shape
         return 2.0 * m * k * n
 
 
 Faster = Callable[[MatrixProduct], bool]
-"""Whether oneDNN does a product faster."""
+"""Whether oneDNN computes a product faster."""
 
 
 def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
-    """Compute the large float32 products of a graph by oneDNN where that is the faster library.
+    """Replace large float32 products of a graph by oneDNN's if that library is faster.
 
-    In products by torch, the bias becomes an operation of its own, which the compiler joins with the activation
-    that follows: torch would write the bias into every row of the result before it multiplies.
+    For torch's products, the bias becomes a separate operation, which the compiler fuses with the next activation:
+    torch would write the bias into every row of the result before it multiplies.
 
     Args:
         graph: of tensors on the CPU, changed in place; its nodes carry example values, as ``trace`` leaves them.
-        faster: the decisions; None: those of :func:`measured`.
+        faster: decides for each product; None: :func:`measured`.
 
     Returns:
-        How many products oneDNN got.
+        The number of products that oneDNN computes.
     """
     faster = faster or measured()
     changed = 0
@@ -90,7 +90,7 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
 
 
 def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
-    """Bias, left and right factor of a product of float32 matrices; None if a node is something else."""
+    """Returns bias, left and right factor of a product of float32 matrices; None for other nodes."""
     if node.op != "call_function" or node.kwargs or node.target not in (aten.mm.default, aten.addmm.default):
         return None
     *bias, a, b = (part for part in node.args if isinstance(part, Node))
@@ -103,7 +103,7 @@ def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
 
 
 def undo_unbiased(graph: GraphModule) -> None:
-    """Restore ``aten.mm``, for a compiler without support for it: it will join product and bias, the second best."""
+    """Restore ``aten.mm`` for a compiler without support for ``unbiased``: it then fuses product and bias."""
     for node in graph.graph.nodes:
         if node.target is torch.ops.polyak.unbiased.default:
             node.target = aten.mm.default
@@ -114,7 +114,7 @@ def undo_unbiased(graph: GraphModule) -> None:
 
 
 def measured() -> Faster:
-    """Decides by measurement, with the present number of threads."""
+    """Returns decisions by measurement, for the present number of threads."""
     known = Measurements(STORED_AS)
 
     def faster(product: MatrixProduct) -> bool:
@@ -125,7 +125,7 @@ def measured() -> Faster:
 
 
 def _measure(product: MatrixProduct) -> dict[str, Any]:
-    """Microseconds by either library, and whether oneDNN is chosen."""
+    """Returns the microseconds of both libraries, and whether oneDNN is chosen."""
     ours, theirs = _seconds(product)
     return {"torch_us": round(ours * 1e6, 1), "onednn_us": round(theirs * 1e6, 1), "onednn": theirs * MARGIN < ours}
 
@@ -141,7 +141,7 @@ def _machine() -> str:
 
 @torch.no_grad()
 def _seconds(product: MatrixProduct) -> tuple[float, float]:
-    """Seconds that torch and oneDNN need for a product."""
+    """Returns the seconds of torch and oneDNN for a product."""
     m, k, n = product.shape
     a, b = (_ones(shape, stride) for shape, stride in zip(((m, k), (k, n)), product.strides, strict=True))
     bias = torch.ones(n) if product.bias else None
@@ -158,9 +158,9 @@ def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
 
 
 def onednn(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    """oneDNN's product ``a @ b + bias``. a [m, k], b [k, n], bias [n] or None -> [m, n]
+    """Returns oneDNN's product ``a @ b + bias``. a [m, k], b [k, n], bias [n] or None -> [m, n]
 
-    It is quick for rows that lie together only, so a transposed ``a`` is copied; ``b`` may lie either way.
+    It is fast for contiguous rows only, so a transposed ``a`` is copied; ``b`` may be transposed.
     """
     return torch.ops.mkldnn._linear_pointwise(a.contiguous(), b.t(), bias, "none", [], "")
 
@@ -169,17 +169,17 @@ _library = torch.library.Library("polyak", "DEF")
 _library.define("product(Tensor a, Tensor b, Tensor? bias) -> Tensor")
 _library.impl("product", onednn, "CPU")
 _library.impl("product", lambda a, b, bias: a.new_empty(a.shape[0], b.shape[1]), "Meta")
-_library.define("unbiased(Tensor a, Tensor b) -> Tensor")  # aten.mm, which the compiler would join with a bias again
+_library.define("unbiased(Tensor a, Tensor b) -> Tensor")  # aten.mm, which is not fused with a bias
 _library.impl("unbiased", torch.mm, "CPU")
 _library.impl("unbiased", lambda a, b: a.new_empty(a.shape[0], b.shape[1]), "Meta")
 
 
 @cache
 def teach_compiler() -> bool:
-    """Make TorchInductor call oneDNN directly, which it supports for constant weights only, and keep biases apart.
+    """Let TorchInductor call oneDNN directly, which it supports for constant weights only, and keep biases separate.
 
     Returns:
-        False if this release of torch has other internals; oneDNN is then called with more overhead.
+        False if this release of torch has other internals; calls of oneDNN then have more overhead.
     """
     try:
         from torch._inductor.ir import ExternKernel, FixedLayout, TensorBox

@@ -1,7 +1,7 @@
 """Optimizer steps as plain tensor operations, so that a whole gradient step can become one graph.
 
-torch's optimizers read numbers and look up dictionaries while they step. :class:`TracedOptimizer` does their
-arithmetic, and only that, on their own state; a test compares the two.
+torch's optimizers read numbers and look up dictionaries while they step. :class:`TracedOptimizer` computes only their
+arithmetic, on their own state; a test compares the two.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from polyak.nn.optim import RMSpropTFLike
 
 State = Mapping[str, Tensor]
 Rule = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[State], Tensor, Mapping[str, Any]], None]
-"""(parameters, gradients, one state each, what :func:`factors` returns as a tensor, the group's options): change the
-first and third."""
+"""(parameters, gradients, their states, the tensor of :func:`factors`, the group's options): updates parameters and
+states."""
 
 
 class UntraceableError(RuntimeError):
-    """A gradient step that cannot become one graph; the message says why."""
+    """Raised for a gradient step that cannot become one graph; the message gives the reason."""
 
 
 class UnsteppedError(UntraceableError):
-    """An optimizer that has yet to make its state, which it does in its first step."""
+    """Raised for an optimizer without state, which it creates in its first step."""
 
 
 def adam(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
-    """Adam, Kingma and Ba 2015 (arXiv:1412.6980) algorithm 1; weight decay joins the gradient."""
+    """Adam, Kingma and Ba 2015 (arXiv:1412.6980) algorithm 1; weight decay is added to the gradient."""
     _adam(params, _with_decay(params, grads, options), states, by, options)
 
 
@@ -63,7 +63,7 @@ def radam(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     """Adam that divides by the root of the second moment only once its variance is small enough, Liu et al. 2020
-    (arXiv:1908.03265) algorithm 2; weight decay joins the gradient."""
+    (arXiv:1908.03265) algorithm 2; weight decay is added to the gradient."""
     beta1, beta2 = options["betas"]
     rate, scale, plain = by[1], by[2], by[3]
     for param, grad, state in zip(params, _with_decay(params, grads, options), states, strict=True):
@@ -74,7 +74,8 @@ def radam(
 
 
 def rectification(beta2: float, step: float) -> float:
-    """r_t of that algorithm: smaller for a larger variance of the second moment; 0 while that is infinite."""
+    """Returns r_t of that algorithm: the smaller, the larger the variance of the second moment; 0 while that is
+    infinite."""
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / (1 - beta2**step)
     if length <= 5:
@@ -143,7 +144,7 @@ RULES: dict[type[Optimizer], Rule] = {
     torch.optim.SGD: sgd,
     RMSpropTFLike: rmsprop_tf_like,
 }
-"""The optimizers whose steps can be part of a graph, without subclasses, which may step differently."""
+"""Optimizers with a rule; subclasses are excluded, since they may step differently."""
 
 
 def _fused_adam(
@@ -166,7 +167,7 @@ def _fused(
     by: Tensor,
     options: Mapping[str, Any],
 ) -> None:
-    """A step by torch's kernel for all parameters together."""
+    """Make a step by torch's kernel for all parameters together."""
     means, squares, steps = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step"))
     for step in steps:
         step.add_(1)
@@ -179,23 +180,23 @@ def _fused(
 
 
 FUSED: dict[type[Optimizer], Rule] = {**RULES, torch.optim.Adam: _fused_adam, torch.optim.AdamW: _fused_adamw}
-"""The same as :data:`RULES`, where torch has a kernel that steps all parameters of an optimizer, by that."""
+"""The rules with torch's fused kernels, which step all parameters of an optimizer at once."""
 
 
 def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Tensor] | None = None) -> list[float]:
-    """The numbers by which the next step of a group multiplies.
+    """Returns the factors of a group's next step.
 
-    They depend on how many steps there were, and are computed outside of the graph: inside, the compiler would raise
-    Adam's decay rates to their powers again for every few parameters.
+    They depend on the step count, and are computed outside of the graph: inside, the compiler would compute powers of
+    Adam's decay rates again for every few parameters.
 
     Args:
-        optimizer: whose group it is.
+        optimizer: owns the group.
         group: one of its groups.
-        params: those of the group that are meant, all of which have been stepped equally often; None means all.
+        params: a subset of the group with equal step counts; None: the whole group.
 
     Returns:
-        The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the coming step t; for RAdam
-        the latter times r_t, and 1 where that is 0.
+        The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the next step t; for RAdam the
+        latter is multiplied by r_t, and a fourth factor is 1 while r_t is 0, otherwise 0.
     """
     lr = float(group["lr"])
     if not _corrects_bias(optimizer):
@@ -214,7 +215,7 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Ten
 
 
 def cohorts(optimizer: Optimizer, group: Mapping[str, Any]) -> list[list[Tensor]]:
-    """Those parameters of a group that may move, in parts with equal :func:`factors`: frozen ones miss steps."""
+    """Returns a group's trainable parameters, partitioned by equal :func:`factors`: frozen ones miss steps."""
     free = [param for param in group["params"] if param.requires_grad]
     if not _corrects_bias(optimizer):
         return [free] if free else []
@@ -225,13 +226,13 @@ def cohorts(optimizer: Optimizer, group: Mapping[str, Any]) -> list[list[Tensor]
 
 
 def device_factors(optimizer: Optimizer, group: Mapping[str, Any], lr: Tensor, t: Tensor | None) -> Tensor:
-    """:func:`factors` as a float32 tensor, computed on a device without waiting for it.
+    """Returns :func:`factors` as a float32 tensor, computed on the device without synchronisation.
 
     Args:
-        optimizer: whose group it is.
+        optimizer: owns the group.
         group: one of its groups.
         lr: [] the learning rate, float64: Adam's corrections are differences of numbers close to 1.
-        t: [] how many steps there were; only Adam's factors depend on it.
+        t: [] the step count; only Adam's factors depend on it.
     """
     if t is None or not _corrects_bias(optimizer):
         return lr.float().reshape(1)
@@ -252,14 +253,14 @@ def _corrects_bias(optimizer: Optimizer) -> bool:
 
 
 def check_traceable(optimizer: Optimizer, device: torch.device) -> None:
-    """Check that there is a rule for what an optimizer does.
+    """Refuse optimizers and options without a rule.
 
     Args:
         optimizer: with its state.
-        device: where the parameters are.
+        device: of the parameters.
 
     Raises:
-        UntraceableError: another optimizer, or an option that the rules leave out.
+        UntraceableError: another optimizer, or an option without a rule.
         UnsteppedError: the optimizer has no state yet.
     """
     if type(optimizer) not in RULES:
@@ -284,15 +285,15 @@ def _is_stateful(optimizer: Optimizer, group: Mapping[str, Any]) -> bool:
 
 
 class TracedOptimizer:
-    """Replaces an optimizer while its step is traced.
+    """Stands in for an optimizer while its step is traced.
 
     Args:
-        optimizer: whose rule and options to follow.
-        params: for each part of a group, see :func:`cohorts`, the tensors that stand for its parameters.
-        states: for each part and parameter, the tensors that stand for its state.
-        by: for each part, the tensor that stands for its :func:`factors`.
-        groups: for each part, the group that it belongs to; None: each group is one part.
-        rules: by which optimizers step.
+        optimizer: its rule and options are followed.
+        params: for each cohort, see :func:`cohorts`, the tensors that stand for its parameters.
+        states: for each cohort and parameter, the tensors that stand for its state.
+        by: for each cohort, the tensor that stands for its :func:`factors`.
+        groups: for each cohort, its group; None: each group is one cohort.
+        rules: optimizer class -> rule.
     """
 
     def __init__(
@@ -318,10 +319,10 @@ class TracedOptimizer:
         """Update the parameters that have a gradient.
 
         Args:
-            unless: [] bool; where it is true everything stays as it is.
+            unless: [] bool; where true, nothing changes.
 
         Raises:
-            UnsteppedError: one of them is new to the optimizer, such as one that was frozen until now.
+            UnsteppedError: a parameter has no state in the optimizer, for example since it was frozen until now.
         """
         self.stepped = True
         for part, states, by, options in zip(self.param_groups, self._states, self._by, self._options, strict=True):

@@ -1,7 +1,7 @@
-"""A flat graph in parts, between which learners exchange sums.
+"""A flat graph split at the points where learners exchange sums.
 
 A compiled program cannot wait for other learners. So while the step of a learner in a group is traced, each sum over
-learners leaves a marker in the graph. The graph is cut there, and its parts are compiled one by one.
+learners leaves a marker in the graph. The graph is split at the markers, and its parts are compiled separately.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MARKER = torch.ops.polyak.sum_over_learners.default
 
 
 class Marking:
-    """Stands for a :class:`~polyak.learning.data_parallel.Group` while a step is traced.
+    """Stands in for a :class:`~polyak.learning.data_parallel.Group` while a step is traced.
 
     Args:
-        size: how many learners there are.
+        size: the number of learners.
     """
 
     def __init__(self, size: int) -> None:
@@ -49,13 +49,13 @@ def in_parts(
     group: Group | None,
     make: Callable[[GraphModule, Sequence[Tensor]], Run],
 ) -> Run:
-    """A function that runs a graph, and sums over the learners at its markers.
+    """Returns a function that runs a graph, and sums over the learners at its markers.
 
     Args:
         graph: its nodes carry example values, as :func:`~polyak.learning.engine.tracing.trace` leaves them.
         arguments: examples of its inputs.
-        group: the learner's; None: the graph has no markers, and is made as it is.
-        make: makes a function of one part and examples of its inputs.
+        group: the learner's; None: the graph has no markers and stays whole.
+        make: compiles one part, given examples of its inputs.
     """
     if group is None:
         return make(graph, arguments)
@@ -91,17 +91,17 @@ class _Segment:
     """The operations between two markers.
 
     Args:
-        nodes: those operations.
-        markers: the marker that follows, if one does.
+        nodes: the operations.
+        markers: the marker that follows, if any.
     """
 
     def __init__(self, nodes: list[Node], markers: list[Node]) -> None:
         self.nodes, self.markers = nodes, markers
         self.exchanged = [_origin(marker.all_input_nodes[0]) for marker in markers]
         self.takes: dict[Node, None] = {}
-        """What other segments and the whole graph's inputs must hand over, in order."""
+        """Inputs of the segment: results of other segments and inputs of the whole graph, in order."""
         self._views: dict[Node, None] = {}
-        """Views of it, which are computed again: a view that is passed on would miss changes of the tensor."""
+        """Views of inputs, which are recomputed: a view passed between segments would miss changes of its tensor."""
         self._known = set(nodes)
         for node in nodes:
             for needed in node.all_input_nodes:
@@ -120,13 +120,13 @@ class _Segment:
             self.takes[node] = None
 
     def _own(self, node: Node) -> Node:
-        """The node itself, or of a tensor that another segment changed in place that tensor."""
+        """Returns the node itself, or, if another segment changed a tensor in place, that tensor's node."""
         while node not in self._known and _changes(node):
             node = node.all_input_nodes[0]
         return node
 
     def graph(self, whole: GraphModule, gives: list[Node]) -> GraphModule:
-        """The segment as a graph of its own, from what it takes to ``gives``."""
+        """Returns the segment as a graph of its own, from its inputs to ``gives``."""
         graph, ours = Graph(), {}
         for node in self.takes:
             ours[node] = graph.placeholder(node.name)
@@ -137,7 +137,7 @@ class _Segment:
         return GraphModule(whole, graph)
 
     def _dense(self, graph: Graph, node: Node, ours: Node) -> Node:
-        """Rows that lie together, as the next part expects them."""
+        """Returns a contiguous version of a result, as the next part expects."""
         if node.meta["val"].is_contiguous():
             return ours
         return graph.call_function(aten.clone.default, (ours,), {"memory_format": torch.contiguous_format})
@@ -156,7 +156,7 @@ def _cut(nodes: Sequence[Node]) -> list[_Segment]:
 
 
 def _origin(node: Node) -> Node:
-    """The tensor that a node changed in place and then returned; any other node itself."""
+    """Returns the tensor that a node changed in place and returned; otherwise the node itself."""
     while _changes(node):
         node = node.all_input_nodes[0]
     return node
@@ -175,7 +175,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _returned(node: Node) -> Any:
-    """What an operation's schema says of how its result shares memory with its arguments; None: it does not."""
+    """Returns the schema's alias information of an operation's result; None if it shares no memory with arguments."""
     if not isinstance(node.target, OpOverload) or not node.target._schema.returns:
         return None
     return node.target._schema.returns[0].alias_info

@@ -1,4 +1,4 @@
-"""Whether a folder is safe to load libraries from: what lies there is run, so no other user may write to it."""
+"""Checks that a folder is safe to load libraries from: its contents are run, so no other user may write to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pathlib import Path
 
 
 def objection(path: Path) -> str | None:
-    """Why other users may write to a file or folder, or exchange it; None: they may not, or it is not there.
+    """Returns the reason why other users could write to or replace a file or folder; None if they cannot, or it is
+    missing.
 
-    It must belong to this user or to root, and neither its group nor everyone may write to it; a group with no other
-    member counts as the user. A folder around it may be open to everyone only where the sticky bit keeps users from
-    each other's files, as in ``/tmp``. On Windows, which has other means, there is never an objection.
+    It must belong to this user or root, and neither its group nor everyone may write to it; a group with no other
+    member counts as the user. A parent folder may be open to everyone only if the sticky bit protects users' files from
+    each other, as in ``/tmp``. On Windows, which has other permissions, the result is always None.
     """
     if not hasattr(os, "getuid"):
         return None
@@ -26,7 +27,7 @@ def objection(path: Path) -> str | None:
         found = path.stat() if path.exists() else None
         around = [folder for folder in path.parents if folder.exists()]
         open_ = [folder for folder in around if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH]
-    except (OSError, RuntimeError) as error:  # links in a circle, say
+    except (OSError, RuntimeError) as error:  # circular links, for example
         return f"it cannot be looked at ({error})"
     if open_:
         return f"every user may exchange what is in {open_[0]}"
@@ -42,7 +43,7 @@ def objection(path: Path) -> str | None:
 
 
 def _is_private(group: int) -> bool:
-    """Whether a group is this user's alone, as many systems give every user one by the user's name."""
+    """Whether a group contains this user only; many systems create such a group for every user."""
     import grp
     import pwd
 
@@ -54,8 +55,8 @@ def _is_private(group: int) -> bool:
 
 
 def private_folder() -> Path:
-    """A folder for temporary files that is this user's alone, the same in every process of the machine if possible;
-    else one that goes when the process ends."""
+    """Returns a folder for temporary files that only this user can write to, the same in every process of the machine
+    if possible, otherwise one that is deleted when the process ends."""
     name = f"polyak-{os.getuid()}" if hasattr(os, "getuid") else "polyak"
     folder = Path(tempfile.gettempdir()) / name
     with suppress(OSError):

@@ -1,12 +1,12 @@
 """A learner's gradient step as one compiled program: no Python layers, no autograd, no optimizer loop.
 
-The step is run once on copies while every tensor operation of it, forward, backward, clipping, optimizer and
-target update, is written down. What comes out is a flat graph over all tensors that the learner reads or changes.
-On the CPU TorchInductor compiles the graph to a shared library, which is kept on disk: a later process loads it in
-milliseconds. On a GPU see :mod:`polyak.learning.engine.cuda_program`.
+The step runs once on copies of the tensors while every tensor operation, forward, backward, clipping, optimizer and
+target update, is recorded. The result is a flat graph over all tensors that the learner reads or changes. On the CPU
+TorchInductor compiles the graph to a shared library, which is kept on disk: a later process loads it in milliseconds.
+For a GPU see :mod:`polyak.learning.engine.cuda_program`.
 
-Random numbers are drawn outside of the graph, in the order in which the step draws them, so that a compiled and an
-uncompiled training draw the same ones.
+Random numbers are drawn outside of the graph, in the order of the step, so that compiled and uncompiled training draw
+the same ones.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from polyak.seeding import random_states_kept
 aten = torch.ops.aten
 
 Draw = Callable[..., Tensor]
-"""Draws a tensor of random numbers, into ``out`` if there is one."""
+"""Draws a tensor of random numbers, into ``out`` if given."""
 
 
 class Program:
-    """One method of a learner, for one layout of its batch, compiled.
+    """One compiled method of a learner, for one layout of its batch.
 
     Args:
-        learner: whose tensors are read and changed in place.
+        learner: its tensors are read and changed in place.
         method: its name; called with a batch and ``static``, it returns tensors, in named tuples and dicts.
         batch: an example.
-        static: further arguments, plain values that are built into the program.
+        static: further arguments, plain values that become constants of the program.
 
     Raises:
         UntraceableError: the method cannot become one graph.
@@ -65,13 +65,13 @@ class Program:
     """
 
     status = "compiled"
-    """What the engine says of itself once it runs such a program."""
+    """The engine's status when it runs such a program."""
     report: Callable[[str], None] | None = None
-    """Called with what takes long."""
+    """Called with messages about slow tasks."""
     rules: ClassVar[Mapping[type[Optimizer], Rule]] = RULES
-    """The operations of optimizers' steps."""
+    """The tensor operations of optimizer steps."""
     decompositions: ClassVar[Mapping[Any, Callable[..., Any]]]
-    """Operations that are replaced by equivalent ones."""
+    """Operation -> equivalent function that replaces it."""
 
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
         inputs = Inputs(learner)
@@ -101,7 +101,7 @@ class Program:
         self._run: Run = self._parts(lambda part, _: partial(interpret, part))
 
     def compile(self) -> None:
-        """Build the library, or find it on disk, and load it."""
+        """Build the library or find it on disk, and load it."""
         use_faster(self.graph)
         self._run = self._parts(lambda part, arguments: loaded(part, arguments, self._building))
 
@@ -110,7 +110,7 @@ class Program:
 
     @contextmanager
     def _building(self) -> Iterator[None]:
-        """Says what takes so long."""
+        """Report that compilation starts and ends."""
         report, started = self.report or (lambda text: None), time.perf_counter()
         what = self.method.replace("_", " ")
         report(f"compiling the {what} (once for this machine, network and batch size; 15 to 40 s) ...")
@@ -119,11 +119,12 @@ class Program:
 
     @property
     def current(self) -> bool:
-        """Whether the learner still is what the program was made of: modules, parameters, optimizers, options."""
+        """Whether the learner's modules, parameters, optimizers and options are unchanged since the program was built."""
         return self._inputs.current
 
     def rebind(self) -> bool:
-        """Take up the tensors that the learner has now. False if it needs another program: it is built otherwise."""
+        """Use the tensors that the learner has now. Returns False if its structure has changed, so that another program
+        is needed."""
         if self._inputs.learner.group is not self._group:
             return False
         try:
@@ -138,7 +139,7 @@ class Program:
         return True
 
     def __call__(self, given: Sequence[Tensor]) -> Any:
-        """Run on a batch, given as :func:`~polyak.learning.engine.pytree.tensors_of` gives it."""
+        """Run on a batch in the form of :func:`~polyak.learning.engine.pytree.tensors_of`."""
         self._inputs.count()
         self._inputs.refresh_factors()
         arguments = self._arguments
@@ -152,12 +153,12 @@ class Program:
 
 @torch.no_grad()
 def interpret(graph: GraphModule, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
-    """A graph as it is, operation by operation: what compiling must not change."""
+    """Run a graph uncompiled, operation by operation: the reference for compiled results."""
     results: Sequence[Tensor] = graph(*arguments)
     return results
 
 
-# -- what a learner is made of -----------------------------------------------------------------------------------------
+# -- the learner's tensors --------------------------------------------------------------------------------------------
 
 
 class Inputs:
@@ -179,7 +180,7 @@ class Inputs:
         plans = [(c.name, type(c.optimizer), c.params, c.states, c.place) for c in self.cohorts]
         hooks = [list(each.values()) for each in self._watch.modules.hooks]
         self.signature = (repr(learner), hooks, self.names, layout(self.tensors), plans, self._watch.options)
-        """The key of a program: two learners with the same key differ in the values of tensors only."""
+        """The key of a program: learners with equal keys differ only in the values of tensors."""
 
     def _cohorts(self, name: str, of: Mapping[int, str]) -> Iterator[Cohort]:
         optimizer = self.learner.optimizers[name]
@@ -192,7 +193,7 @@ class Inputs:
                 yield Cohort(name, optimizer, group, params[:1], [of[id(p)] for p in params], states, place, step)
 
     def _state(self, optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-        """One parameter's state, with the places of its tensors among the inputs instead of them."""
+        """Returns one parameter's optimizer state, with input positions in place of tensors."""
         if not state:
             return {}
         row = {
@@ -209,8 +210,8 @@ class Inputs:
         return len(self.tensors) - 1
 
     def twin(self, tensors: Sequence[Tensor], rules: Mapping[type[Optimizer], Rule]) -> Learner:
-        """A copy of the learner with other tensors, optimizers that update them by ``rules``, and markers at its sums
-        over learners: running it does not change the learner."""
+        """Returns a copy of the learner with other tensors, optimizers that update them by ``rules``, and markers at
+        its sums over learners: running it does not change the learner."""
         learner = self.learner
         stand_ins: dict[int, Any] = {id(was): tensors[place] for place, was in enumerate(self._own)}
         for name, optimizer in learner.optimizers.items():
@@ -221,7 +222,7 @@ class Inputs:
         return twin(learner, stand_ins)
 
     def _traced(self, name: str, rules: Mapping[type[Optimizer], Rule], tensors: Sequence[Tensor]) -> TracedOptimizer:
-        """An optimizer's step on other tensors."""
+        """Returns an optimizer whose step applies to other tensors."""
         optimizer = self.learner.optimizers[name]
         state = dict(zip(self.names, tensors, strict=False))
         ours = [cohort for cohort in self.cohorts if cohort.name == name]
@@ -234,7 +235,7 @@ class Inputs:
         return TracedOptimizer(optimizer, params, rows, by, [cohort.group for cohort in ours], rules)
 
     def follow(self, stepped: frozenset[str]) -> None:
-        """Watch these optimizers only: the method does not step the others."""
+        """Track these optimizers only, since the method does not step the others."""
         self.stepped = stepped
         self.cohorts = [cohort for cohort in self.cohorts if cohort.name in stepped]
         ours = [cohort.optimizer for cohort in self.cohorts]
@@ -244,49 +245,48 @@ class Inputs:
 
     @property
     def current(self) -> bool:
-        """Whether the learner is still made of these tensors and has the same options."""
+        """Whether the learner still has these tensors and options."""
         return self._watch.unchanged
 
     def count(self) -> None:
-        """Before a run: count the step in those counters that are not among the inputs."""
+        """Count a step, before it runs, in those counters that are not among the inputs."""
         for _, state in self._counters:
             state["step"] += 1
 
     def refresh_factors(self) -> None:
-        """Before a run on the CPU: bring what depends on learning rates and numbers of steps."""
+        """Update the factors of learning rates and step counts, before a run on the CPU."""
         for cohort, values in zip(self.cohorts, self._views, strict=True):
             values[:] = factors(cohort.optimizer, cohort.group, cohort.first)
 
 
 class _InputPlace(int):
-    """A place among a program's inputs."""
+    """A position among a program's inputs."""
 
 
 class Cohort(NamedTuple):
-    """Parameters of an optimizer's group that have been stepped equally often, and where their tensors stand among the
-    inputs."""
+    """Parameters of an optimizer's group with equal step counts, and the positions of their tensors among the inputs."""
 
     name: str
-    """Of the optimizer."""
+    """Name of the optimizer."""
     optimizer: Optimizer
     group: dict[str, Any]
     first: list[Tensor]
-    """One of the parameters, whose number of steps is that of all."""
+    """One of the parameters; all have its step count."""
     params: list[str]
-    """Their names."""
+    """Names of the parameters."""
     states: list[dict[str, Any]]
-    """Their states, with places instead of tensors."""
+    """Their states, with positions in place of tensors."""
     place: int
-    """Of their factors."""
+    """Position of their factors."""
     step: int | None
-    """Place of their number of steps, if it is among the inputs."""
+    """Position of their step count, if it is among the inputs."""
 
 
 _REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class _LearnerWatch:
-    """Detects, in a few microseconds, that a learner was changed from outside."""
+    """Detects, in a few microseconds, that a learner was changed by other code."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
@@ -297,7 +297,7 @@ class _LearnerWatch:
         self._optimizers = list(learner.optimizers.values())
         self._had_groups = [[{**g, "params": list(g["params"])} for g in o.param_groups] for o in self._optimizers]
         self._had_states = [{p: dict(state) for p, state in o.state.items()} for o in self._optimizers]
-        self._plain_rates = [  # those that are tensors stay the same object
+        self._plain_rates = [  # a rate that is a tensor stays the same object
             (group, had)
             for optimizer, groups in zip(self._optimizers, self._had_groups, strict=True)
             for group, had in zip(optimizer.param_groups, groups, strict=True)
@@ -306,13 +306,13 @@ class _LearnerWatch:
 
     @property
     def options(self) -> list[Any]:
-        """Plain values that are built into a program."""
+        """The plain values that are constants of a program."""
         groups = [[{k: v for k, v in g.items() if k not in ("params", "lr")} for g in had] for had in self._had_groups]
         return [self.modules.options, self._was_free, groups]
 
     @property
     def unchanged(self) -> bool:
-        """Whether all is as it was; learning rates and counters may move."""
+        """Whether the learner is unchanged, apart from learning rates and counters."""
         for group, had in self._plain_rates:
             had["lr"] = group["lr"]
         try:
@@ -323,7 +323,7 @@ class _LearnerWatch:
                 and [o.param_groups for o in self._optimizers] == self._had_groups
                 and [o.state for o in self._optimizers] == self._had_states
             )
-        except RuntimeError:  # other tensors than before, which cannot be compared as numbers are
+        except RuntimeError:  # replaced tensors, which cannot be compared like numbers
             return False
 
 
@@ -331,7 +331,7 @@ class _LearnerWatch:
 
 
 def _norms(tensors: list[Tensor], ord: float = 2, dtype: torch.dtype | None = None) -> list[Tensor]:
-    """torch._foreach_norm in operations that fuse with their neighbours."""
+    """torch._foreach_norm as operations that can be fused with others."""
     if ord != 2 or dtype is not None:
         return NotImplemented
     return [tensor.square().sum().sqrt() for tensor in tensors]
@@ -345,7 +345,7 @@ def _lerp(tensors: list[Tensor], ends: list[Tensor], weights: list[Tensor]) -> N
 def _batch_norm(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, variance: Tensor | None, *options: Any
 ) -> Any:
-    """The same operation under the name by which the compiler knows that running statistics change."""
+    """Calls the same operation under a name that tells the compiler that running statistics change."""
     if mean is None or variance is None:
         return aten._native_batch_norm_legit.no_stats(x, weight, bias, *options)
     return aten._native_batch_norm_legit.default(x, weight, bias, mean, variance, *options)
@@ -366,21 +366,21 @@ _RANDOM = {
     aten.rand.default: torch.rand,
     aten.rand.generator: torch.rand,
 }
-"""Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
+"""Random operation -> function that draws equal numbers, given shape and type."""
 _FILLING: dict[Any, Callable[..., Tensor]] = {
     aten.bernoulli_.float: Tensor.bernoulli_,
     aten.normal_.default: Tensor.normal_,
     aten.uniform_.default: Tensor.uniform_,
 }
-"""Operations that draw them into a tensor that is there: what they are."""
+"""Random operation on an existing tensor -> in-place function that draws equal numbers."""
 _EMPTY: tuple[Any, ...] = (aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default)
 
 
 def _hoist_random_numbers(graph: GraphModule, place: int, device: torch.device) -> tuple[list[Draw], list[Tensor]]:
-    """Replace every random draw of a graph by an input on a device, the first of them at ``place``.
+    """Replace every random draw of a graph by an input on a device, the first at position ``place``.
 
     Returns:
-        The draws in order, and a tensor of the shape of each.
+        The draws in order, and an example tensor of each.
 
     Raises:
         UntraceableError: a draw depends on more than a shape.
@@ -409,7 +409,7 @@ def _hoist_random_numbers(graph: GraphModule, place: int, device: torch.device) 
 
 
 def _drawing(node: Node) -> Draw | None:
-    """A function that draws the same numbers as an operation, given shape and type; None if unknown."""
+    """Returns a function that draws the same numbers as an operation, given shape and type; None if unknown."""
     target: Any = node.target
     if node.kwargs.get("generator") is not None:
         return None

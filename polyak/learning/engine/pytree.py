@@ -1,4 +1,4 @@
-"""Batches and results of any structure as flat lists of tensors, for graphs."""
+"""Conversion between nested batches or results and flat lists of tensors, for graphs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
-    """The tensors of a batch: a tensor, or a tuple or dict of batches; None counts as none."""
-    if isinstance(batch, tuple):  # asked first: at every step, and to ask for a Mapping takes long
+    """Returns the tensors of a batch: a tensor, or a tuple or dict of batches; None contributes none."""
+    if isinstance(batch, tuple):  # first, since checks for Mapping are slow
         parts: Iterable[Any] = batch
     elif isinstance(batch, Tensor):
         return [batch]
@@ -28,19 +28,19 @@ def tensors_of(batch: Any) -> list[Tensor]:
 
 
 def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
-    """The inverse of :func:`tensors_of`: a batch built like ``like``."""
+    """Returns a batch of the structure of ``like``; the inverse of :func:`tensors_of`."""
     return builder(like)(tensors)
 
 
 def builder(like: Any) -> Callable[[Iterator[Tensor]], Any]:
-    """:func:`rebuilt` of ``like``, prepared for many calls."""
+    """Returns a fast :func:`rebuilt` of ``like`` for many calls."""
     if isinstance(like, Tensor):
         return next
     if like is None:
         return lambda tensors: None
     if isinstance(like, Mapping):
         names, parts = list(like), [builder(part) for part in like.values()]
-        if not isinstance(like, dict):  # a class of its own, such as Experience, which is made of a dict
+        if not isinstance(like, dict):  # a subclass such as Experience, built from a dict
             kind: Callable[[dict[str, Any]], Any] = type(like)
             return lambda tensors: kind({name: part(tensors) for name, part in zip(names, parts, strict=True)})
         if all(part is next for part in parts):
@@ -56,8 +56,8 @@ Facts = tuple[Any, ...]
 
 
 class Layouts:
-    """:func:`layout` of successive batches. Tensors that occurred in the batch before, such as the columns of a
-    rollout, are not inspected again."""
+    """Returns :func:`layout` of successive batches. Tensors that occurred in the previous batch, such as the columns of
+    a rollout, are not inspected again."""
 
     def __init__(self) -> None:
         self._tensors: Sequence[Tensor] = ()
@@ -77,7 +77,7 @@ class Layouts:
 
 
 def layout(tensors: Sequence[Tensor]) -> Facts:
-    """The properties of tensors that must not change between two calls of a program."""
+    """Returns the properties of tensors that must not change between two calls of a program."""
     return tuple([_facts(tensor) for tensor in tensors])
 
 

@@ -1,8 +1,8 @@
 """Suppression of torch's internal warnings.
 
 ``warnings.catch_warnings`` replaces the filters of the whole process: it would suppress warnings of other threads, and
-two threads that leave their blocks in the wrong order would keep the wrong filters. So one filter is installed
-permanently, and applies only in threads that are inside of :func:`quiet`.
+two threads that leave their blocks in the wrong order would restore the wrong filters. So one filter is installed
+permanently, and applies only to threads inside :func:`quiet`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, cast
 
 
 class _QuietThreads(threading.local):
-    """Matches every message in a thread that is inside of :func:`quiet`, and none in others."""
+    """Matches every message in a thread that is inside :func:`quiet`, and none in others."""
 
     depth = 0
 
@@ -29,9 +29,9 @@ _FILTER = ("ignore", _QUIET, Warning, None, 0)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warning is given in this thread."""
+    """Suppress warnings in this thread."""
     filters = cast("list[Any]", warnings.filters)
-    if not filters or filters[0] is not _FILTER:  # the first that matches decides
+    if not filters or filters[0] is not _FILTER:  # the first matching filter decides
         filters[:] = [_FILTER, *(each for each in filters if each is not _FILTER)]
     _QUIET.depth += 1
     try:

@@ -1,7 +1,7 @@
-"""A program that needs no compiler: the flat graph as calls of numpy and torch on memory that is allocated once.
+"""A program without a compiler: the flat graph as calls of numpy and torch on preallocated memory.
 
-Small networks learn about as fast by it as by a compiled program, and from the first second on: most of the time of
-their gradient steps is overhead, which a call of numpy has least of. See :mod:`polyak.nn.backends.plan`.
+Small networks learn about as fast by it as by a compiled program, without compile time: most of the time of their
+gradient steps is call overhead, which is smallest in numpy. See :mod:`polyak.nn.backends.plan`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class ReplayedProgram(Program):
     rules = FUSED
 
     def compile(self) -> None:
-        """Plan the graph for the tensors that the learner has now."""
+        """Plan the graph for the learner's present tensors."""
         self._learners = self._inputs.tensors
         self._pointers = self._addresses()
         fixed = frozenset(map(id, self._arguments[: len(self._learners) + len(self._draws)]))
         self._run = self._parts(partial(Plan, fixed=fixed))
 
     def _addresses(self) -> list[int]:
-        """Where the learner's tensors lie, which ``parameter.data = ...`` changes unnoticed."""
+        """Returns the addresses of the learner's tensors, which ``parameter.data = ...`` changes unnoticed."""
         return list(map(Tensor.data_ptr, self._learners))
 
     def rebind(self) -> bool:
@@ -50,7 +50,7 @@ class ReplayedProgram(Program):
 
 
 def _norms(tensors: list[Tensor], ord: float = 2, dtype: torch.dtype | None = None) -> Any:
-    """torch._foreach_norm in products."""
+    """torch._foreach_norm as dot products."""
     if ord != 2 or dtype is not None:
         return NotImplemented
     return [torch.dot(flat, flat).sqrt() for flat in (tensor.reshape(-1) for tensor in tensors)]

@@ -21,8 +21,8 @@ from polyak.learning.engine.pytree import layout
 from polyak.learning.engine.quiet import quiet
 
 OPTIONS: dict[str, Any] = {"cpp.use_decompose_tanh": True}
-"""Settings of TorchInductor, as far as the release at hand has them: tanh from one exponential takes half the time, and
-differs by 1e-7."""
+"""Settings of TorchInductor, if its release supports them: tanh from one exponential takes half the time, and differs
+by 1e-7."""
 LIBRARY = "program.so"
 
 
@@ -30,11 +30,11 @@ Building = Callable[[], AbstractContextManager[None]]
 
 
 def loaded(graph: GraphModule, arguments: Sequence[Tensor], building: Building = nullcontext) -> Run:
-    """The shared library of a graph, loaded. One that cannot be loaded, since it is of a machine that only looks like
-    this one, is built again, once.
+    """Returns the loaded library of a graph. One that cannot be loaded, for example since it was built on a similar but
+    different machine, is built again once.
 
     Raises:
-        Exception: whatever the compiler raises, or the loader of a library that was just built.
+        Exception: whatever the compiler raises, or loading a newly built library.
     """
     found = library(graph, arguments, building)
     try:
@@ -45,8 +45,8 @@ def loaded(graph: GraphModule, arguments: Sequence[Tensor], building: Building =
 
 
 def library(graph: GraphModule, arguments: Sequence[Tensor], building: Building = nullcontext) -> Path:
-    """The shared library of a graph: from the cache folder, else built into it, inside of ``building()``. Where that
-    folder cannot be written to it is built into a private one."""
+    """Returns the library of a graph, from the cache folder, or built inside ``building()``. If the cache folder is not
+    writable, a private one is used."""
     key, usual = _key(graph, arguments), cache_folder()
 
     def build(folder: Path) -> None:
@@ -72,19 +72,19 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
         )
     if Path(str(built)).name != LIBRARY:
         Path(str(built)).rename(folder / LIBRARY)
-    for calls in folder.glob("*wrapper.json"):  # of operations that torch does not know: it looks for them here
+    for calls in folder.glob("*wrapper.json"):  # unknown operations: expected beside the library
         calls.rename((folder / LIBRARY).with_suffix(".json"))
 
 
 def bare(graph: GraphModule) -> GraphModule:
-    """A graph without the example values in its nodes, which the compiler would take to be on the right device."""
+    """Removes the example values from a graph's nodes, which the compiler would assume to be on the right device."""
     for node in graph.graph.nodes:
         node.meta.pop("val", None)
     return graph
 
 
 def options() -> dict[str, Any]:
-    """Those of :data:`OPTIONS` that this release of TorchInductor has."""
+    """Returns those of :data:`OPTIONS` that this release of TorchInductor has."""
     import torch._inductor.config
 
     known = {}
@@ -96,13 +96,13 @@ def options() -> dict[str, Any]:
 
 
 def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
-    """Names everything that the library depends on."""
+    """Returns a key of everything that the library depends on."""
     constants = [(name, tensor.tolist()) for name, tensor in graph.named_buffers()]
     facts = (graph.code, constants, layout(arguments), machine(), torch.get_num_threads(), OPTIONS)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
 
 
 def load(library: Path) -> Run:
-    """What is called with a graph's inputs, changes them as the graph does, and returns its outputs."""
+    """Returns a function that takes a graph's inputs, changes them as the graph does, and returns its outputs."""
     run: Run = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
     return run

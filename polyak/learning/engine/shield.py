@@ -1,8 +1,8 @@
-"""What torch exchanges for the whole process while it traces and compiles, exchanged for one thread only.
+"""Confines torch's process-wide patches during tracing and compilation to one thread.
 
-A tracer puts functions of its own in place of ``nn.Module.__call__`` and ``__getattr__``; some of them refuse modules
-that they do not trace. While a graph is exported every step or ``state_dict()`` of an optimizer adds a note to one
-dictionary and takes it away again. Both would fail in other threads that predict, learn or save meanwhile.
+A tracer replaces ``nn.Module.__call__`` and ``__getattr__`` by functions of its own; some of them refuse modules that
+they do not trace. While a graph is exported, every step or ``state_dict()`` of an optimizer adds an entry to one
+dictionary and removes it again. Both would fail in other threads that predict, learn or save at the same time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch import nn
 
 @contextmanager
 def unseen_by_others() -> Iterator[None]:
-    """Inside the block, tracing in this thread is seen by this thread only. One thread at a time may be inside.
+    """Confine the effects of tracing to this thread. One thread at a time may be inside the block.
 
-    A release of torch that has other insides is left as it is.
+    A release of torch with other internals is left unchanged.
     """
     with ExitStack() as stack:
         patcher = getattr(torch.fx._symbolic_trace, "_Patcher", None)
@@ -44,7 +44,7 @@ def _exchanged(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[No
 
 
 def _for_this_thread(patch_method: Callable[..., Any]) -> Callable[..., Any]:
-    """What a tracer puts into modules is called in the thread that traces; others call what was there."""
+    """Returns a patch function whose patches apply to the tracing thread only; others call the original."""
     mine = threading.get_ident()
 
     @wraps(patch_method)

@@ -1,4 +1,4 @@
-"""How many processor threads torch uses while a model learns."""
+"""The number of processor threads that torch uses during training."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextvars import ContextVar
 import torch
 
 AT_IMPORT = torch.get_num_threads()
-"""Threads that torch started with."""
+"""Number of threads at torch's start."""
 _SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _chosen: ContextVar[bool] = ContextVar("threads chosen", default=False)
 
 SMALL_STEP = 1e8
-"""Floating-point operations of a gradient step below which a second thread costs more than it brings."""
+"""Floating-point operations of a gradient step below which a second thread costs more than it saves."""
 
 
 def chosen_by_user() -> bool:
-    """Whether the number of threads was set: by environment variable, by ``torch.set_num_threads`` or by
+    """Whether the number of threads was set by environment variable, by ``torch.set_num_threads`` or by
     :func:`chosen_threads`."""
     return _chosen.get() or any(name in os.environ for name in _SET_BY) or torch.get_num_threads() != AT_IMPORT
 
@@ -37,7 +37,7 @@ def threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def chosen_threads(number: int) -> Iterator[None]:
-    """Let torch use as many threads inside the block as a user asks for; below 1: no wish."""
+    """Let torch use a user's number of threads inside the block; below 1: no change."""
     if number < 1:
         yield
         return
@@ -51,7 +51,7 @@ def chosen_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def threads_for(flops: float) -> Iterator[int]:
-    """Let torch use one thread inside the block if steps are small, and nothing else was chosen; yields the number.
+    """Let torch use one thread inside the block if steps are small and the user has set no number; yields the number.
 
     Args:
         flops: floating-point operations of one gradient step.

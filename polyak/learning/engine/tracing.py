@@ -1,8 +1,8 @@
-"""A function's operations on tensors, written down as a flat graph while it runs once on copies.
+"""Recording of a function's tensor operations as a flat graph, in one run on copies.
 
-torch's own tracer, ``make_fx``, imports the front end of its compiler, which takes as long as torch itself does, and
-looks up much that a flat graph has no use for. So do torch's kernels for tensors without memory. Here the function runs
-on wrappers of tensors that have numbers, which its code cannot read.
+torch's own tracer, ``make_fx``, imports the front end of its compiler, which takes as long to import as torch itself,
+and computes much that a flat graph does not need. So do torch's kernels for tensors without memory. Here the function
+runs on wrappers around real tensors, whose values its code cannot read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from polyak.nn.backends.recording import memory
 aten = torch.ops.aten
 
 _INDEXED = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
-"""Operations that depend on numbers if an index is a mask."""
+"""Operations whose shapes depend on values if an index is a mask."""
 
 
 def _refused(cls: type, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -34,13 +34,13 @@ def _refused(cls: type, operation: Any, types: Any, args: Any = (), kwargs: Any 
 
 
 class _Traced(Tensor):
-    """Stands for a tensor in traced code.
+    """Stands in for a tensor in traced code.
 
     Args:
-        numbers: the tensor.
-        example: one on the device ``meta`` that is laid out alike; views of one memory have examples that share theirs.
+        numbers: the real tensor.
+        example: one of the same layout on the device ``meta``; views of one memory have examples that share memory.
         node: computes it.
-        is_constant: whether it is the same in each run, so that its numbers may be read.
+        is_constant: whether its values are the same in each run, so that they may be read.
     """
 
     numbers: Tensor
@@ -69,7 +69,7 @@ class _Traced(Tensor):
 
 
 class _Tracer(TorchDispatchMode):
-    """Writes down the operations of this thread.
+    """Records the operations of this thread.
 
     Args:
         decompositions: see :func:`trace`.
@@ -82,11 +82,11 @@ class _Tracer(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled here, and to skip it torch would import its whole compiler."""
+        """Returns False: nothing is compiled here, and skipping dynamo would import torch's whole compiler."""
         return False
 
     def given(self, name: str, tensor: Tensor, is_lent: bool) -> _Traced:
-        """What stands for an input: a copy of it, or if it is only lent the tensor itself."""
+        """Returns the stand-in of an input: of a copy, or of the tensor itself if it is only read."""
         real = tensor.detach() if is_lent else tensor.detach().clone()
         if is_lent:
             self._lent.add(memory(real))
@@ -115,9 +115,9 @@ class _Tracer(TorchDispatchMode):
             self._change(operation, args, own.values())
         nodes = tree_map_only(_Traced, lambda tensor: tensor.node, (args, kwargs))
         node = self.graph.call_function(operation, *nodes)
-        if not operation._schema.returns:  # it only changes what is there
+        if not operation._schema.returns:  # it only changes its arguments
             return None
-        with torch._C._DisableTorchDispatch():  # other modes are shown nothing
+        with torch._C._DisableTorchDispatch():  # other modes do not see this call
             found = operation(*real_args, **real_kwargs)
 
         def outer(tensor: Tensor, node: Node) -> _Traced:
@@ -127,7 +127,7 @@ class _Tracer(TorchDispatchMode):
                 with torch._C._DisableTorchDispatch():
                     operation(*args, **kwargs)
                 mine.example = _example(tensor, [mine])
-            mine.node = node  # which has changed it in place
+            mine.node = node  # the node has changed it in place
             node.meta["val"] = mine.example
             return mine
 
@@ -143,10 +143,10 @@ class _Tracer(TorchDispatchMode):
         return type(found)(parts)
 
     def _change(self, operation: OpOverload, args: Any, own: Iterable[_Traced]) -> None:
-        """Before an operation that changes some of what it gets.
+        """Check an operation that changes some of its arguments.
 
         Raises:
-            UntraceableError: what is only lent.
+            UntraceableError: it changes an input that is only read.
         """
         arguments = zip(args, operation._schema.arguments, strict=False)
         changed = [arg for arg, of in arguments if of.alias_info is not None and of.alias_info.is_write]
@@ -157,7 +157,7 @@ class _Tracer(TorchDispatchMode):
                 each.is_constant = False
 
     def _constant(self, tensor: Tensor) -> _Traced:
-        """A tensor of numbers in the code, which a step may change: it is copied in each."""
+        """Returns a stand-in for a tensor constant of the code, which each run copies, since a step may change it."""
         name = f"_tensor_constant{len(self.constants)}"
         self.constants[name] = tensor
         attribute = self.graph.get_attr(name)
@@ -168,8 +168,8 @@ class _Tracer(TorchDispatchMode):
 
 
 def _example(real: Tensor, others: Iterable[_Traced]) -> Tensor:
-    """A tensor without numbers that is laid out like ``real``, in the memory of that of others with which this shares
-    its own."""
+    """Returns a tensor on the meta device with the layout of ``real``; it shares memory with the examples of those
+    tensors that ``real`` shares memory with."""
     whole = next((other.example for other in others if memory(other.numbers) == memory(real)), None)
     with torch._C._DisableTorchDispatch():
         if whole is None:
@@ -180,17 +180,17 @@ def _example(real: Tensor, others: Iterable[_Traced]) -> Tensor:
 
 
 def _parts(operation: OpOverload) -> Callable[..., Any] | None:
-    """What calls the operations of which one is made everywhere; ``None`` of one with a kernel of its own."""
+    """Returns the decomposition of a composite operation; ``None`` for one with a kernel of its own."""
     kernel = partial(torch._C._dispatch_has_kernel_for_dispatch_key, operation.name())
     return operation.decompose if operation._can_decompose() and not kernel("CPU") and not kernel("CUDA") else None
 
 
 def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Traced]) -> bool:
-    """Whether what an operation returns, and not only its numbers, depends on those that it gets; and these are always
-    the same.
+    """Whether the kind of an operation's result, not only its values, depends on the values of its arguments, all of
+    which are constant.
 
     Raises:
-        UntraceableError: they are not.
+        UntraceableError: they are not constant.
     """
     if not {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operation.tags):
         return False
@@ -208,26 +208,25 @@ def trace(
     given: Sequence[Tensor],
     decompositions: Mapping[Any, Callable[..., Any]],
 ) -> GraphModule:
-    """The operations of a function. It draws random numbers.
+    """Returns the operations of a function as a graph. The run draws random numbers.
 
     Args:
-        function: of tensors, returns tensors; without branches on their numbers. Tensors like ``changed`` come first,
-            and it may change them in place.
-        changed, given: like its arguments. They stay as they are.
-        decompositions: operations that others take the place of: what calls those.
+        function: takes and returns tensors; without branches on their values. Tensors like ``changed`` come first, and
+            may be changed in place.
+        changed, given: examples of its arguments; not modified.
+        decompositions: operation -> function that calls the replacing operations.
 
     Returns:
-        A graph whose nodes carry example values without numbers, on the device ``meta``: views of one tensor share
-        memory.
+        A graph whose nodes carry examples on the device ``meta``: views of one tensor share memory.
 
     Raises:
-        UntraceableError: it reads numbers, or tensors besides its arguments, or changes what is only given.
+        UntraceableError: the function reads values, reads tensors besides its arguments, or changes ``given``.
     """
     tracer, cached = _Tracer(decompositions), torch.is_autocast_cache_enabled()
     inputs = [tracer.given(f"arg{i}_1", t, i >= len(changed)) for i, t in enumerate((*changed, *given))]
-    torch.set_autocast_cache_enabled(False)  # it may hold a tensor that was not traced
+    torch.set_autocast_cache_enabled(False)  # the cache may hold a tensor that was not traced
     collects = gc.isenabled()
-    gc.disable()  # what is collected may call torch when it goes, which is no part of the function
+    gc.disable()  # finalizers may call torch, which is no part of the function
     try:
         with tracer:
             results: Any = function(*inputs)

@@ -1,10 +1,10 @@
-"""A twin of a learner: what a step is traced on, so that the learner itself stays as it is.
+"""Copies of a learner for tracing, so that the learner itself is unchanged.
 
-While a step is traced, other threads may predict, save or look at the weights. So the stand-ins for parameters, buffers
-and optimizers are put into copies of the modules. Only what may lead to those, or what a step may write to, is copied:
-modules, Python objects, containers, bound methods and closures. Numbers, arrays, tensors that are no stand-in's, locks,
-files and whatever else is made in C are shared, and no code of any class is called. So a module that ``copy.deepcopy``
-refuses has a twin too, and the twin of a learner takes neither the memory nor the time of its weights.
+While a step is traced, other threads may predict, save or read the weights. So the stand-ins for parameters, buffers
+and optimizers are put into copies of the modules. Only objects that may lead to those, or that a step may write to, are
+copied: modules, Python objects, containers, bound methods and closures. Numbers, arrays, other tensors, locks, files
+and further objects made in C are shared, and no method of any class is called. So a module that ``copy.deepcopy``
+refuses can be copied, and the copy does not take memory or time for weights.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ T = TypeVar("T")
 
 _CONTAINERS = frozenset((dict, list, set, OrderedDict, defaultdict, deque))
 _SHARED = frozenset((type(None), bool, int, float, str, bytes, type, Tensor, nn.Parameter, np.ndarray))
-"""Not all of them: those that are met often."""
+"""Frequent shared types, checked first; others are shared, too."""
 
 
 def twin(original: T, stand_ins: Mapping[int, Any]) -> T:
-    """An object like another one, that shares nothing with it which a step might change or replace.
+    """Returns a copy of an object that shares nothing with it that a step might change or replace.
 
     Args:
         original: a module or any other object.
-        stand_ins: by ``id``, what stands wherever the twin would have an object of the original.
+        stand_ins: ``id`` of an object -> its replacement in the copy.
 
     Raises:
-        UntraceableError: one of its modules cannot have a twin.
+        UntraceableError: one of its modules cannot be copied.
     """
     return _Twins(stand_ins).whole(original)
 
 
 class _Twins:
-    """Twins that are filled one after another, so that neither circles nor long chains of objects matter."""
+    """Copies that are filled one after another, so that cycles and long chains of objects work."""
 
     def __init__(self, stand_ins: Mapping[int, Any]) -> None:
         self._made: dict[int, Any] = dict(stand_ins)
-        self._originals: list[Any] = []  # kept alive: an id must not be given to another object meanwhile
+        self._originals: list[Any] = []  # kept alive, so that ids are not reused meanwhile
         self._unfilled: list[Callable[[], None]] = []
 
     def whole(self, original: T) -> T:
@@ -56,7 +56,7 @@ class _Twins:
         return found
 
     def _of(self, value: Any) -> Any:
-        """What the twin has instead of ``value``; it may still be empty."""
+        """Returns the copy of ``value``, which may not be filled yet."""
         if id(value) in self._made:
             return self._made[id(value)]
         kind = type(value)
@@ -80,7 +80,7 @@ class _Twins:
         return empty
 
     def _container(self, value: Any) -> Any:
-        made = copy.copy(value)  # in one go: another thread may be adding to it
+        made = copy.copy(value)  # atomic: another thread may be adding to it
 
         def fill() -> None:
             parts = list(made.items() if isinstance(made, dict) else made)
@@ -95,7 +95,7 @@ class _Twins:
         return self._begin(value, made, fill)
 
     def _key(self, key: Any) -> Any:
-        """A key or a member of a set: its hash must not depend on what is filled in later."""
+        """Returns the copy of a key or a member of a set: its hash must not depend on values that are filled in later."""
         return self._of(key) if isinstance(key, nn.Module) else self._made.get(id(key), key)
 
     def _tuple(self, value: Any) -> Any:
@@ -109,7 +109,7 @@ class _Twins:
         return partial(func, *args, **dict(keywords))
 
     def _function(self, value: FunctionType) -> Any:
-        """One with variables of the function around it."""
+        """Returns a copy of a closure with copies of its enclosed variables."""
         before = value.__closure__ or ()
         cells = tuple(CellType() for _ in before)
         made = FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
@@ -137,20 +137,20 @@ class _Twins:
                 if hasattr(value, name):
                     object.__setattr__(made, name, self._of(getattr(value, name)))
 
-        # Some objects keep the attributes of others, to set them quickly.
+        # Some objects hold the attribute dictionaries of others, to set them quickly.
         self._made[id(attributes)] = vars(made)
         return self._begin(value, made, fill)
 
 
 def _blank(value: Any) -> Any:
-    """A new object of the same class without attributes; None if a copy of its attributes would not be all of it.
+    """Returns a new object of the same class without attributes; None if copying its attributes would not suffice.
 
     Raises:
-        UntraceableError: that is so of a module.
+        UntraceableError: a module cannot be copied this way.
     """
     cls = type(value)
     is_module = isinstance(value, nn.Module)
-    closes = hasattr(cls, "__del__")  # it would close what it shares with the original
+    closes = hasattr(cls, "__del__")  # it would close what the two share
     if closes and is_module:
         raise UntraceableError(f"{cls.__qualname__} has a __del__ of its own, so that it cannot be copied to be traced")
     if not is_module and (closes or cls.__new__ is not object.__new__ or not getattr(value, "__dict__", None)):
@@ -164,7 +164,7 @@ def _blank(value: Any) -> Any:
 
 
 def _slots(cls: type) -> Iterator[str]:
-    """Names of the attributes that objects of a class have besides their dictionary."""
+    """Yields the names of the attributes of a class's objects that are not in their dictionary."""
     for base in cls.__mro__:
         names = vars(base).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:

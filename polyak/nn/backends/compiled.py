@@ -13,10 +13,11 @@ from polyak.nn.policies.base import Decision
 
 
 class Compiled(Eager):
-    """By ``torch.compile``, which builds a program at the first call with each kind of input; that takes seconds.
+    """Runs a policy through ``torch.compile``, which builds a program at the first call with each kind of input; that
+    takes seconds.
 
     Args:
-        policy: what acts.
+        policy: the policy that acts.
     """
 
     @cached_property

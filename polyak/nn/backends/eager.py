@@ -17,10 +17,10 @@ store, by name [B, ...]; the recurrent state after the step, ``None`` for a poli
 
 
 class Eager:
-    """Line by line in torch: a breakpoint in the policy's code is hit at each action.
+    """Runs a policy line by line in torch: a breakpoint in the policy's code is hit at each action.
 
     Args:
-        policy: what acts.
+        policy: the policy that acts.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -32,10 +32,10 @@ class Eager:
         return self.policy.decide
 
     def prepare(self, observations: Any) -> None:
-        """Nothing is kept from one action to the next."""
+        """Does nothing: this backend keeps nothing from one action to the next."""
 
     def begin(self) -> None:
-        """As :meth:`prepare`."""
+        """Does nothing: see :meth:`prepare`."""
 
     @torch.no_grad()
     def __call__(
@@ -67,7 +67,7 @@ class Eager:
 
 
 class InTensors(Eager):
-    """From observations, masks and state in tensors to actions in tensors. The host reads none of them."""
+    """Maps observations, masks and state in tensors to actions in tensors. The host reads no values of them."""
 
     @torch.no_grad()
     def __call__(
@@ -77,6 +77,6 @@ class InTensors(Eager):
         masks: Any = None,
         state: Mapping[str, Tensor] | None = None,
     ) -> Any:
-        """As :meth:`Eager.__call__`, but actions and further columns are tensors."""
+        """Computes what :meth:`Eager.__call__` does, but returns actions and further columns as tensors."""
         noise = None if deterministic else self.policy.draw_noise(n_rows(observations))
         return self.decide(observations, noise, None if state is None else dict(state), masks)

@@ -61,7 +61,7 @@ class Seen:
 
     def _read(self, observations: Any) -> None:
         if self._array is None or not self._copied(self._array, observations):
-            found = self._policy.obs_to_tensor(observations)[0]  # or it raises the error that explains what is wrong
+            found = self._policy.obs_to_tensor(observations)[0]  # or raises the error that explains the input
             for kept, given in zip(parts(self.tensors), parts(found), strict=True):
                 kept.copy_(given)
 
@@ -80,14 +80,14 @@ class Seen:
 
 
 def parts(tensors: Tensor | Mapping[str, Tensor] | None) -> list[Tensor]:
-    """One tensor or those of a dict, in a list; ``None`` has none."""
+    """Returns a list of the tensors: a single one, those of a dict, or none for ``None``."""
     if tensors is None:
         return []
     return [tensors] if isinstance(tensors, Tensor) else list(tensors.values())
 
 
 def _check(policy: Policy) -> None:
-    """Check what the recorded operations do not show."""
+    """Check the conditions that recorded operations cannot show."""
     space = policy.observation_space
     if any(map(is_image_space, space.spaces.values() if isinstance(space, spaces.Dict) else [space])):
         raise Untranslatable("numpy is not faster than torch's convolutions of images")

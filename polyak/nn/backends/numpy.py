@@ -23,10 +23,10 @@ from polyak.nn.policies.base import Decision, Policy, n_rows
 
 
 class Numpy:
-    """Actions of one policy by numpy, or by torch where that is not possible.
+    """Computes the actions of one policy by numpy, or by torch where that is not possible.
 
     Args:
-        policy: what acts.
+        policy: the policy that acts.
 
     Attributes:
         reason: why actions are computed by torch; ``None``: they are computed by numpy.
@@ -67,7 +67,7 @@ class Numpy:
     def _plan_for(
         self, observations: Any, deterministic: bool, masks: np.ndarray | None, state: Mapping[str, Tensor] | None
     ) -> Callable[..., Decided]:
-        """What acts on inputs like these: a plan, or torch."""
+        """Returns the callable that acts on inputs of this kind: a plan, or torch."""
         if not self._is_current():
             self._forget()
         self._is_current = self._watch.current
@@ -77,7 +77,8 @@ class Numpy:
         return self._plans[kind]
 
     def _made(self, observations: Any, deterministic: bool, *others: Any) -> Callable[..., Decided]:
-        """A plan; torch where there can be none, which also raises the error that explains what is wrong."""
+        """Makes a plan; falls back to torch if there can be none, which also raises the error that explains the
+        input."""
         try:
             if self.reason is None:
                 plan = _Plan(self.policy, observations, deterministic, *others)
@@ -115,7 +116,7 @@ class _Plan:
     """The program of a policy for inputs of one kind, in arrays that are allocated once.
 
     Args:
-        policy: what acts.
+        policy: the policy that acts.
         observations: [B, ...] an example.
         deterministic: the likeliest actions rather than a sample.
         masks: an example, or ``None``.

@@ -282,7 +282,7 @@ def _product(output: Tensor, rows: Tensor, matrix: Tensor) -> list[Call] | None:
 
 
 def _large_product(output: Tensor, rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> list[Call]:
-    """By torch. A narrow result is computed transposed: kernels are fast for long rows only."""
+    """Computes the product by torch. A narrow result is computed transposed: kernels are fast for long rows only."""
     if len(output) <= output.shape[1] or output.shape[1] >= NARROW or not output.is_contiguous():
         added = [] if bias is None else [partial(torch.add, output, bias, out=output)]
         return [partial(torch.mm, rows, matrix, out=output), *added]

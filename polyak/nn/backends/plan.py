@@ -1,7 +1,7 @@
 """A flat graph as calls of numpy and torch on memory that is allocated once.
 
-The graph is planned once: what nothing needs is left out, what repeats is computed once, what depends on no input is
-computed now, views are views, and results that are no longer needed leave their memory to later ones.
+The graph is planned once: unused operations are left out, repeated ones are computed once, those that depend on no
+input are computed now, views share memory, and results that are no longer needed leave their memory to later ones.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from polyak.nn.backends.recording import Operation, memory
 aten = torch.ops.aten
 
 COPIED_NUMBERS = 65_536
-"""Numbers of an input up to which it is copied to its place at each run; a larger one is read where it lies, and the
-calls are made again when it lies elsewhere."""
+"""Largest number of entries of an input that is copied to its place at each run; a larger input is read in place, and
+the calls are made again when its address changes."""
 
 _OF_SHAPES = tuple(
     getattr(aten, name).default
@@ -34,7 +34,7 @@ _OF_SHAPES = tuple(
 
 
 class Plan:
-    """Runs a graph as often as wanted.
+    """Runs a graph any number of times.
 
     Args:
         graph: its nodes carry example values, as ``make_fx`` leaves them.
@@ -48,7 +48,7 @@ class Plan:
 
     @torch.no_grad()
     def _bind(self, arguments: Sequence[Tensor]) -> None:
-        """Make the calls, for inputs that lie where these do."""
+        """Make the calls for inputs at these addresses."""
         analysis, made = self._analysis, _Tensors(self._analysis)
         self._copied: list[tuple[int, Tensor]] = []
         self._bound: list[tuple[int, Tensor]] = []
@@ -93,7 +93,7 @@ class Plan:
                 self._calls[i] = partial(source.numpy().take, rows.numpy(), 0, output.numpy(), "wrap")
 
     def __call__(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Change what the graph changes; returns its results, in new tensors."""
+        """Runs the graph: writes to the tensors that it changes, and returns its results in new tensors."""
         if any(arguments[place] is not bound for place, bound in self._bound):
             self._bind(arguments)
         for place, kept in self._copied:
@@ -101,7 +101,7 @@ class Plan:
         for place, source in self._sources.items():
             if arguments[place] is not source:
                 self._gather(place, arguments[place])
-        with np.errstate(all="ignore"):  # numbers that are not finite are the business of who gets the results
+        with np.errstate(all="ignore"):  # callers handle numbers that are not finite
             for call in self._calls:
                 call()
         numbers, of = self._numbers.clone().unbind(), self._number_of
@@ -109,18 +109,18 @@ class Plan:
 
 
 class _Step(NamedTuple):
-    """An operation that computes, or changes what is there."""
+    """An operation that computes new results, or changes memory in place."""
 
     node: Node
     reads: set[int]
     in_place: set[int]
     """The memory that it changes."""
     writes: set[int]
-    """That, and the memory of new results."""
+    """The memory that it changes, and the memory of its new results."""
 
 
 class _Analysis:
-    """What a graph has to do, and on which memory: that of the examples in its nodes stands for that to come.
+    """The steps of a graph and the memory they use; the memory of the examples in its nodes represents that of a run.
 
     Args:
         graph: repeated operations are taken out of it.
@@ -153,7 +153,7 @@ class _Analysis:
         return self._root.get(memory(example), memory(example))
 
     def _steps(self) -> list[_Step]:
-        """All that are no views."""
+        """Returns the operations that are not views."""
         steps = []
         for node in self.graph.graph.nodes:
             if node.op != "call_function":
@@ -210,21 +210,21 @@ class _Tensors:
         self._of: dict[Node, Any] = {}
         self._free: list[Tensor] = []
         self._blocks: dict[int, Tensor] = {}
-        """By the memory of the example that they stand for."""
+        """The block of each root memory of the examples."""
         made = set[int]().union(*(step.writes - step.in_place for step in analysis.steps))
         single = [e for node in analysis.results for e in examples(node) if e.ndim == 0 and e.dtype is torch.float32]
         roots = dict.fromkeys(
             r for e in single if (r := analysis.root(e)) in made and e.untyped_storage().nbytes() == 4
         )
         self.place_of = {root: i for i, root in enumerate(roots)}
-        """Of single numbers among the results, by their memory, in :attr:`numbers`."""
+        """Position in :attr:`numbers` of each result that is a single number, by its memory."""
         self.numbers = torch.zeros(len(roots))
 
     def __setitem__(self, node: Node, tensor: Tensor) -> None:
         self._of[node] = tensor
 
     def __getitem__(self, node: Node) -> Any:
-        """What a node stands for. Views, and what is always the same, are made when they are first asked for."""
+        """Returns the tensors of a node. Views and constants are made at the first access."""
         if node not in self._of:
             if node.op == "get_attr":
                 self._of[node] = getattr(self._analysis.graph, str(node.target))
@@ -237,7 +237,7 @@ class _Tensors:
         return map_arg(arguments, self.__getitem__)
 
     def calls(self, step: _Step, ends: Collection[int]) -> list[Call]:
-        """What computes the results of a step again, after which some memory is not needed any more."""
+        """Returns the calls that compute a step's results; frees the memory in ``ends``, which no later step needs."""
         node, args, kwargs = step.node, self._given(step.node.args), self._given(step.node.kwargs)
         given = {
             _place(e): t for n in node.all_input_nodes for e, t in zip(examples(n), tree_leaves(self[n]), strict=True)

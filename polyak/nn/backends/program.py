@@ -22,8 +22,8 @@ class TracedProgram:
         inputs: the tensors that change between two runs; they are filled in place.
 
     Attributes:
-        result: what the function returned. Its tensors are filled again at each run.
-        modules: whose methods the function called.
+        result: the value that the function returned. Its tensors are filled again at each run.
+        modules: the modules whose methods the function called.
         reads: the tensors of those modules that it reads: parameters, buffers and others.
 
     Raises:

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Untranslatable(Exception):
-    """A function cannot be replaced by the operations of one of its calls. Its message says why."""
+    """A function cannot be replaced by the operations of one of its calls. The message gives the reason."""
 
 
 class Operation(NamedTuple):
@@ -36,17 +36,17 @@ class Operation(NamedTuple):
 
     @property
     def in_place(self) -> bool:
-        """Whether it writes into an argument."""
+        """Whether the operation writes into an argument."""
         return bool(self.operation._schema.is_mutable)
 
     @property
     def random(self) -> bool:
-        """Whether it draws from a generator."""
+        """Whether the operation draws from a generator."""
         return torch.Tag.nondeterministic_seeded in self.operation.tags
 
     @property
     def is_view(self) -> bool:
-        """Whether its outputs only alias an argument's memory."""
+        """Whether the outputs only alias an argument's memory."""
         given = set(map(memory, self.tensors))
         return not self.in_place and bool(self.outputs) and all(memory(output) in given for output in self.outputs)
 
@@ -69,7 +69,7 @@ class Recording(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled here, and to skip it torch would import its whole compiler."""
+        """Returns False: nothing is compiled here, and to skip it torch would import its whole compiler."""
         return False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -105,7 +105,7 @@ class Visited:
 
     @property
     def modules(self) -> list[nn.Module]:
-        """In the order of their first call."""
+        """The modules whose methods ran, in the order of their first call."""
         return list(self._owners)
 
     def __enter__(self) -> Visited:
@@ -147,7 +147,7 @@ def _is_method(code: CodeType) -> bool:
 
 
 def recorded(function: Callable[[], Any]) -> tuple[Any, list[Operation], Visited]:
-    """The result of a function, the operations that it ran, and the modules whose code ran.
+    """Runs a function; returns its result, the operations that it ran, and the modules whose code ran.
 
     The generator of random numbers is left as it was.
     """

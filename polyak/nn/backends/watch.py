@@ -32,7 +32,7 @@ class Watch:
 
     Args:
         modules: each without its submodules.
-        views: tensors of theirs whose memory counts too, and with it the modules' classes.
+        views: their tensors whose memory is watched too, and with it the modules' classes.
         moving: names of attributes that may change.
     """
 
@@ -60,12 +60,12 @@ class Watch:
 
     @property
     def options(self) -> list[Any]:
-        """Plain values of all watched attributes, and the classes of others: what programs depend on."""
+        """Plain values of all watched attributes, and the classes of the others: a program depends on these."""
         values = [v if isinstance(v, _PLAIN) else type(v) for picked in self._values_then for v in picked]
         return [self._names, values]
 
     def current(self) -> bool:
-        """Whether parts, hooks and memory are the same, and no attribute was added."""
+        """Whether submodules, parameters, buffers, hooks and memory are the same, and no attribute was added."""
         try:
             return (
                 self._parts == self._parts_then
@@ -85,7 +85,7 @@ class Watch:
         return same and (not self.views or self._lies_as_then())
 
     def _lies_as_then(self) -> bool:
-        """Whether modules are of the same classes, and tensors of theirs have the same strides."""
+        """Whether the modules' classes and the strides of their tensors are unchanged."""
         classes, strides = list(map(type, self.modules)), list(map(Tensor.stride, self.views))
         return classes == self._classes_then and strides == self._strides_then
 
@@ -130,7 +130,7 @@ def _class_reads_mode(cls: type) -> bool:
 
 
 def _reads_mode(part: Any) -> bool:
-    """Whether a method or a property, or a function inside of it, names the attribute."""
+    """Whether a method or a property, or a function inside of it, reads the attribute ``training``."""
     part = getattr(part, "fget", getattr(part, "__func__", part))
     part = getattr(part, "__wrapped__", part)
     codes = [part.__code__] if isinstance(part, FunctionType) else []

@@ -42,7 +42,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self) -> Tensor:
-        """One action for each state; differentiable in the parameters where the action is continuous."""
+        """Draws one action for each state; differentiable in the parameters where the action is continuous."""
 
     def sample_from(self, noise: Tensor) -> Tensor:
         """The action for each state, as a pure function of noise; :meth:`sample` is the same with newly drawn noise.
@@ -70,7 +70,7 @@ class Distribution(ABC):
         """
 
     def masked(self, masks: Tensor) -> Self:
-        """The same distributions without forbidden choices.
+        """Returns the same distributions without the forbidden choices.
 
         Args:
             masks: [B, M] bool, True where a choice is allowed, as :mod:`polyak.envs.masks` has them.
@@ -85,7 +85,8 @@ class Distribution(ABC):
         return self.mode() if deterministic else self.sample()
 
     def sample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """One action for each state and its log-density [B], computed as precisely as the distribution can."""
+        """Draws one action for each state; returns it with its log-density [B], computed as precisely as the
+        distribution can."""
         actions = self.sample()
         return actions, self.log_prob(actions)
 

@@ -23,12 +23,12 @@ from polyak.nn.errors import PolicyError
 SINGLE_SPACES: tuple[type[spaces.Space], ...] = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 """Action spaces over which there is a distribution."""
 ACTION_SPACES: tuple[type[spaces.Space], ...] = (*SINGLE_SPACES, spaces.Dict, spaces.Tuple)
-"""The same, and what is composed of them."""
+"""The single spaces, and the spaces composed of them."""
 _SEVERAL = (spaces.Discrete, spaces.MultiDiscrete)
 
 
 def make_family(action_space: spaces.Space, use_sde: bool = False, sparse: bool = False, **options: Any) -> Family:
-    """The family that fits an action space.
+    """Returns the family of distributions that fits an action space.
 
     Args:
         action_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, whose parts do not depend

@@ -58,8 +58,7 @@ class ExplorationNoise(nn.Module):
             self.own, self._spare = fitting, self.own
 
     def of(self, batch: int) -> Tensor:
-        """For B states: [B, L, A] if B matrices were drawn, one for each, else [L, A] for all; also for a single
-        state."""
+        """Returns the matrices for B states: [B, L, A] if B matrices were drawn, one for each, else [L, A] for all."""
         return self.own if batch == len(self.own) > 1 else self.shared
 
 

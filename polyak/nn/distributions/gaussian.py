@@ -72,7 +72,7 @@ class Squashed(Distribution):
         return self.gaussian.log_prob(gaussian_actions) - correction
 
     def entropy(self) -> None:
-        """None: the entropy of a squashed Gaussian has no closed form; estimate it by ``-log_prob``."""
+        """Returns None: the entropy of a squashed Gaussian has no closed form; estimate it by ``-log_prob``."""
         return None
 
     def sample(self) -> Tensor:

@@ -18,13 +18,13 @@ from polyak.ops.tsallis import joint_tsallis_entropy
 class Product(Distribution):
     """Independent parts; actions are [B, W] floats, the concatenated actions of the parts.
 
-    The density is the product of theirs: one for the continuous parts, times a probability for the discrete ones.
+    The density is the product of the parts' densities (continuous parts) and probabilities (discrete parts).
     """
 
     factors: tuple[Distribution, ...]
-    """Of the parts, in order."""
+    """The distributions of the parts, in order."""
     widths: tuple[int, ...]
-    """How many of the W numbers each takes."""
+    """How many of the W numbers each part takes."""
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-density of actions [B, W]: [B]."""
@@ -83,7 +83,7 @@ class ProductFamily(Family):
 
     @property
     def n_deviations(self) -> int:
-        """How many log standard deviations the Gaussian parts have."""
+        """The number of log standard deviations of the Gaussian parts."""
         return sum(_deviations(family) for family in self.families)
 
     def make_log_std(self, latent_dim: int, init: float = 0.0) -> nn.Parameter:
@@ -91,7 +91,7 @@ class ProductFamily(Family):
         return nn.Parameter(torch.full((self.n_deviations,), float(init)))
 
     def with_deviations(self, log_std: Tensor | None) -> list[tuple[Family, Tensor | None]]:
-        """Each family with its own part of the log standard deviations, which is ``None`` where it has none."""
+        """Pairs each family with its slice of the log standard deviations, or ``None`` if it has none."""
         pairs: list[tuple[Family, Tensor | None]] = []
         start = 0
         for family in self.families:
@@ -105,7 +105,8 @@ class ProductFamily(Family):
         return torch.cat([family.draw(batch, device, generator) for family in self.families], dim=1)
 
     def __call__(self, outputs: Tensor, log_std: Tensor | None = None) -> Product:
-        """Outputs [B, n_outputs] of the parts side by side; log standard deviations [n_deviations], where there are."""
+        """Returns the distributions for outputs [B, n_outputs] of the parts side by side and the Gaussian parts' log
+        standard deviations [n_deviations]."""
         columns = outputs.split([family.n_outputs for family in self.families], dim=1)
         pairs = zip(self.with_deviations(log_std), columns, strict=True)
         factors = [family(part) if scale is None else family(part, scale) for (family, scale), part in pairs]

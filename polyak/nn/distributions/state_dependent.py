@@ -32,7 +32,7 @@ class StateDependentGaussian(Gaussian):
         return self.sample_from(self.draws)
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """With ``noise`` in place of the current draws, of the same shape."""
+        """Returns actions for given ``noise`` in place of the current draws, of the same shape."""
         return self.mean + state_dependent_noise(self.latent, noise * self.sigma)
 
 

@@ -14,7 +14,7 @@ class _PartActions(nn.Module):
     """One part of an action, which has the numbers of its codec as buffers.
 
     Args:
-        codec: of a space that is not composed.
+        codec: the codec of a space that is not composed.
     """
 
     def __init__(self, codec: ActionCodec) -> None:
@@ -36,7 +36,7 @@ class EnvironmentActions(nn.Module):
     """All parts of an action; a space that is not composed has one.
 
     Args:
-        codec: whose numbers it gives.
+        codec: the codec that is exported.
     """
 
     def __init__(self, codec: ActionCodec) -> None:

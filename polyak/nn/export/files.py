@@ -89,7 +89,7 @@ def _onnx(graph: Graph, description: str) -> bytes:
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.shape[0] = "batch"
     for node in model.graph.all_nodes():
-        node.metadata_props.clear()  # torch's notes on where the node comes from
+        node.metadata_props.clear()  # torch's notes on the origin of the node
     model.metadata_props[METADATA] = description
     return found.model_proto.SerializeToString()
 

@@ -39,7 +39,7 @@ class Drawing(TorchFunctionMode):
 
 
 def noise_ports(act: Callable[[int], Any]) -> list[Port]:
-    """One port for each draw of ``act``, which is called with a number of rows: ``noise.0`` and so on.
+    """Returns one port, ``noise.0`` and so on, for each draw of ``act``, which is called with a number of rows.
 
     A draw that is shared by all rows, as of noisy layers, is an input for each row as well; the first row is used.
     """
@@ -66,8 +66,8 @@ class HandedOut:
     """Returns the inputs of :func:`noise_ports` in order.
 
     Args:
-        ports: what :func:`noise_ports` found.
-        inputs: [B, ...] of each.
+        ports: the result of :func:`noise_ports`.
+        inputs: the noise [B, ...] of each port.
     """
 
     def __init__(self, ports: Sequence[Port], inputs: Sequence[Tensor]) -> None:

@@ -47,10 +47,10 @@ class Normaliser(nn.Module):
 
 
 class Reader(nn.Module):
-    """Channel order and normalisation.
+    """Applies channel order and normalisation to raw observations.
 
     Args:
-        space: of the observations that the policy reads.
+        space: the space of the observations that the policy reads.
         normalizer: the statistics with which the policy learned; ``None``: there are none.
         channels_last: keys of the images that are given as (H, W, C) where the policy reads (C, H, W); ``WHOLE`` for an
             observation that is an image.
@@ -89,7 +89,8 @@ class Reader(nn.Module):
         return _channels_last(known) if key in self.channels_last else known
 
     def forward(self, observations: Sequence[Tensor]) -> Any:
-        """One tensor [B, ...] for each of :attr:`ports` -> the policy's observations: a tensor, or a dict of them."""
+        """Maps raw tensors [B, ...], one for each of :attr:`ports`, to the policy's observations: a tensor, or a dict
+        of them."""
         found = {}
         for i, (key, given) in enumerate(zip(self._keys, observations, strict=True)):
             values = given.movedim(-1, 1) if key in self.channels_last else given
@@ -104,10 +105,10 @@ class Reader(nn.Module):
 
 
 def image_keys(space: spaces.Space) -> list[str | None]:
-    """Keys of the images, ``WHOLE`` where the observation is one.
+    """Returns the keys of the images, ``WHOLE`` if the observation is one.
 
     Raises:
-        PolicyError: there is none.
+        PolicyError: the space has no image.
     """
     named: Mapping[Any, spaces.Space] = space.spaces if isinstance(space, spaces.Dict) else {WHOLE: space}
     keys = [key for key, part in named.items() if is_image_space(part, normalized_image=True)]

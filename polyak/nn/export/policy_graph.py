@@ -73,7 +73,7 @@ class PolicyGraph(Graph):
             self.inputs += self._noise
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """One tensor for each of ``inputs`` -> one for each of ``outputs``."""
+        """Maps tensors, one for each of ``inputs``, to one for each of ``outputs``."""
         if not self._noise:
             return self._forward(inputs)
         given = len(inputs) - len(self._noise)
@@ -81,7 +81,7 @@ class PolicyGraph(Graph):
             return self._forward(inputs[:given])
 
     def _forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The same with noise drawn by the policy."""
+        """Computes :meth:`forward` with noise drawn by the policy."""
         seen = len(self.reader.ports)
         raw, rest = inputs[:seen], list(inputs[seen:])
         masks = rest.pop(0) if self._masks else None

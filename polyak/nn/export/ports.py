@@ -25,9 +25,9 @@ class Port:
     name: str
     role: Role
     shape: tuple[int, ...]
-    """Of one row."""
+    """The shape of one row."""
     dtype: str
-    """As numpy names it."""
+    """The dtype by numpy's name."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further facts, as JSON values: ``key`` of a Dict observation, ``path`` of a part of an action,
     ``initial`` and ``becomes`` of a recurrent state, ``draw`` of noise."""
@@ -48,7 +48,7 @@ class Graph(nn.Module):
     inputs: Sequence[Port]
     outputs: Sequence[Port]
     observation_space: spaces.Space
-    """As the environment has it."""
+    """The observation space of the environment."""
     action_space: spaces.Space
     about: Mapping[str, Any] = MappingProxyType({})
     """Further facts that a program needs to use the graph, as JSON values."""
@@ -95,7 +95,8 @@ def describe_space(space: spaces.Space) -> dict[str, Any]:
 
 
 def compact(values: np.ndarray) -> Any:
-    """One number if all entries are equal, else nested lists; null in place of infinity, which JSON does not have."""
+    """Returns one number if all entries are equal, else nested lists. Null replaces infinity, which JSON does not
+    have."""
     known: Any = values.astype(object)
     known[~np.isfinite(values)] = None
     entries = known.reshape(-1)

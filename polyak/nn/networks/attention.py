@@ -13,7 +13,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.layers import Activation, check_activation
 
 EXPANSION = 4
-"""How much wider the hidden layer of a block's perceptron is than the block."""
+"""Width of the hidden layer of a block's perceptron, relative to the block."""
 INITIAL_STD = 0.02
 """Standard deviation of initial weights, as in GPT-2."""
 

@@ -25,8 +25,8 @@ class BatchRenorm1d(nn.Module):
         y = scale (x - m + d sqrt(v) / r) / sqrt(v / r^2 + eps) + bias,
 
     which is the paper's ``scale ((x - m) / sqrt(v) r + d) + bias`` but for the place of ``eps``. While r and d are
-    within their bounds, this is what evaluation computes. During the first ``warmup_steps`` batches, when the running
-    statistics say little yet, r = 1 and d = 0: plain batch normalisation. Variances are unbiased ones.
+    within their bounds, this equals the result of evaluation. During the first ``warmup_steps`` batches, when the
+    running statistics are inaccurate, r = 1 and d = 0: plain batch normalisation. Variances are unbiased ones.
 
     Args:
         num_features: F.
@@ -87,7 +87,7 @@ class BatchRenorm1d(nn.Module):
             running_std = (self.ra_var + self.eps).sqrt()
             r = ((var + self.eps).sqrt() / running_std).clamp(1 / self.rmax, self.rmax)
             d = ((mean - self.ra_mean) / running_std).clamp(-self.dmax, self.dmax)
-            warm = self.steps > self.warmup_steps  # a tensor: a program goes through the warm-up and beyond
+            warm = self.steps > self.warmup_steps  # a tensor, so that one program covers the warm-up and the time after
             r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
             self.ra_mean.lerp_(mean, self.momentum)
             self.ra_var.lerp_(var, self.momentum)

@@ -23,7 +23,7 @@ Preprocess = Callable[[Any], Any]
 if TYPE_CHECKING:
 
     class Extractor(nn.Module):
-        """A module that makes features, and says how many."""
+        """A module that computes features; ``features_dim`` is their number."""
 
         @property
         def features_dim(self) -> int: ...
@@ -89,7 +89,7 @@ def to_float(obs: Tensor) -> Tensor:
 
 
 def standardized_images(images: Tensor) -> Tensor:
-    """Each image minus its mean, divided by its standard deviation: [B, C, H, W] -> [B, C, H, W]
+    """Standardises each image by its own mean and standard deviation: [B, C, H, W] -> [B, C, H, W]
 
     All channels count as one image, stacked frames too. The deviation is taken as 1 / sqrt(C H W) at least, so that an
     image of a single colour becomes 0.
@@ -224,7 +224,8 @@ class NatureCNN(BaseFeaturesExtractor):
 
 
 class CombinedExtractor(BaseFeaturesExtractor):
-    """One extractor for each key of a Dict space, side by side: images by :class:`NatureCNN`, the rest flattened.
+    """Concatenates the features of one extractor for each key of a Dict space: :class:`NatureCNN` for images, the
+    flattened entry for the rest.
 
     Args:
         observation_space: the Dict.

@@ -14,7 +14,7 @@ from polyak.nn.errors import PolicyError
 from polyak.warning import warn_user
 
 Activation = Callable[[], nn.Module]
-"""What ``activation_fn`` may be: a module class such as ``nn.ReLU``, or anything that makes a module when called."""
+"""The type of ``activation_fn``: a module class such as ``nn.ReLU``, or a function that returns a new module."""
 
 
 def create_mlp(
@@ -182,7 +182,7 @@ def check_activation(activation_fn: Any) -> None:
     """Check that ``activation_fn`` is a class or function rather than a name or a finished module.
 
     Raises:
-        PolicyError: naming what to write instead.
+        PolicyError: with an example of a valid argument.
     """
     if isinstance(activation_fn, nn.Module) or not callable(activation_fn):
         raise PolicyError(

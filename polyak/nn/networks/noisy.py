@@ -31,7 +31,7 @@ class NoisyLinear(nn.Linear):
     Args:
         in_features: p inputs.
         out_features: q outputs.
-        sigma0: first size of the noise: S_w and s_b begin as ``sigma0 / sqrt(p)``, section 3.2.
+        sigma0: initial size of the noise: S_w and s_b begin as ``sigma0 / sqrt(p)``, section 3.2.
     """
 
     draws: bool = False

@@ -151,7 +151,7 @@ class RecurrentExtractor(Extractor):
         return self.core(self._features(given.observations, slice(before, None), network), memory, keep[before:])
 
     def _features(self, observations: Any, steps: slice, network: Any) -> Tensor:
-        """Of some steps of sequences: [steps, B, F]"""
+        """Returns the features of some steps of sequences: [steps, B, F]"""
         if isinstance(observations, dict):
             some: Any = {key: part[:, steps].transpose(0, 1) for key, part in observations.items()}
             shape = next(iter(some.values())).shape[:2]

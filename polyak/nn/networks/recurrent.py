@@ -53,7 +53,8 @@ class Recurrent(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def weights(self, layer: int) -> tuple[Tensor, ...]:
-        """Of a layer: from inputs [gates, F], from its recurrent state [gates, H], and their biases [gates]."""
+        """Returns a layer's weights from inputs [gates, F] and from its recurrent state [gates, H], and their biases
+        [gates]."""
         names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
         return tuple(getattr(self, name) for name in names)
 
@@ -79,7 +80,7 @@ class Recurrent(nn.Module):
         return outputs, then
 
     def step(self, inputs: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step of each: [B, F] -> outputs [B, H], and the recurrent state after it."""
+        """Computes one step of B sequences: inputs [B, F] -> outputs [B, H], and the recurrent state after it."""
         outputs, memory = self(inputs[None], memory)
         return outputs[0], {name: states[0] for name, states in memory.items()}
 
@@ -106,7 +107,8 @@ class Recurrent(nn.Module):
 def side_by_side(
     cores: Sequence[Recurrent], inputs: Sequence[Tensor], memories: Sequence[dict[str, Tensor]], keep: Tensor | None
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
-    """The outputs of each of ``cores``, which have equal sizes, for its own sequences: see :meth:`Recurrent.forward`.
+    """Computes the outputs of each of ``cores``, which have equal sizes, for its own sequences: see
+    :meth:`Recurrent.forward`.
 
     A step of all of them is one operation, so that two take little longer than one.
     """
@@ -152,7 +154,7 @@ def runs_side_by_side(
 
 
 def prefixed(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same with prefixed names, for a policy with several recurrent layers."""
+    """Returns the recurrent state with prefixed names, for a policy with several recurrent layers."""
     return {prefix + name: value for name, value in memory.items()}
 
 

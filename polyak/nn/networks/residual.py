@@ -17,7 +17,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.layers import Activation, check_activation, check_widths
 
 EXPANSION = 4
-"""How much wider the hidden layer of a residual block is than the block."""
+"""Width of the hidden layer of a residual block, relative to the block."""
 
 
 class RunningNorm(nn.Module):
@@ -69,7 +69,7 @@ class NormalisedFeatures(nn.Sequential):
 
     Args:
         extractor: has no parameters, so that its features are distributed as the observations are.
-        norm: of as many features.
+        norm: a normalisation of as many features.
     """
 
     def __init__(self, extractor: nn.Module, norm: RunningNorm) -> None:

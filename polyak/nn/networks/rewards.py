@@ -24,14 +24,15 @@ FARTHEST = 10.0
 
 
 class RewardNet(Network):
-    """One number for each step, from some of: state, action, next state, and whether the next state is terminal.
+    """Predicts the reward of a transition from some of: state, action, next state, and whether the next state is
+    terminal.
 
-    Observations that are numbers are normalised by mean and deviation of all those given to :meth:`observe`,
-    actions of bounded Boxes by their bounds, choices become one-hot vectors.
+    Numeric observations are normalised by the mean and deviation of all observations given to :meth:`observe`, actions
+    of bounded Boxes by their bounds; discrete actions become one-hot vectors.
 
     Args:
-        observation_space: of the states.
-        action_space: of the actions, which come in the environment's units.
+        observation_space: space of the states.
+        action_space: space of the actions, which are in the environment's units.
         use_state: whether it reads the state.
         use_action: whether it reads the action.
         use_next_state: whether it reads the next state.
@@ -93,7 +94,7 @@ class RewardNet(Network):
         return found if self.norm is None else self.norm(found).clamp(-FARTHEST, FARTHEST)
 
     def inputs(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> tuple[Tensor, ...]:
-        """What :meth:`score` reads: [B, F], or several of such.
+        """Returns the inputs of :meth:`score`: [B, F], or several of such.
 
         Args:
             obs: [B, ...] raw.
@@ -159,7 +160,7 @@ class ShapedRewardNet(Network):
     needs_next = True
 
     def inputs(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> tuple[Tensor, ...]:
-        """What :meth:`score` reads: the inputs of g(s, a, s'), h(s) and h(s')."""
+        """Returns the inputs of :meth:`score`: the inputs of g(s, a, s'), h(s) and h(s')."""
         assert next_obs is not None
         (reward,) = self.reward.inputs(obs, actions, next_obs, terminated)
         return reward, self.potential.features(obs), self.potential.features(next_obs)
@@ -176,7 +177,7 @@ class ShapedRewardNet(Network):
         return self.score(self.inputs(obs, actions, next_obs, terminated), terminated)
 
     def observe(self, obs: Obs) -> None:
-        """As :meth:`RewardNet.observe`, for reward and potential."""
+        """Updates the statistics of reward and potential: see :meth:`RewardNet.observe`."""
         self.reward.observe(obs)
         self.potential.observe(obs)
 

@@ -20,10 +20,10 @@ def can_be_standardised(space: spaces.Space) -> bool:
 
 
 class StandardisedExtractor(NormalisedFeatures):
-    """Features of another extractor minus their mean, divided by their deviation: observations -> [B, F].
+    """Standardises the features of another extractor, (x - mean) / deviation: observations -> [B, F].
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         extractor_class: makes the features; it must have no parameters.
         extractor_kwargs: further arguments of that class.
         eps: added to variances, so that almost constant features are not amplified (TD3+BC adds 1e-3 to deviations).

@@ -30,7 +30,7 @@ class Dueling(nn.Module):
         value: [B, F] -> [B, K].
         advantage: [B, F] -> [B, K * A].
         n_actions: A.
-        by_max: Q = V + A - max A instead, eq. 8: V is the value of the best action. Of K numbers each has its own
+        by_max: Q = V + A - max A instead, eq. 8: V is the value of the best action. Each of the K numbers has its own
             maximum.
     """
 

@@ -35,7 +35,7 @@ class ActorCriticPolicy(LayeredPolicy):
     """Features -> hidden layers of actor and value function -> action distribution and state value.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, whose parts do not depend
             on each other.
         net_arch: hidden widths of actor and value function, a list or ``dict(pi=[...], vf=[...])``; ``None`` takes
@@ -44,7 +44,7 @@ class ActorCriticPolicy(LayeredPolicy):
         ortho_init: orthogonal initial weights: gain sqrt(2) for features and hidden layers, 0.01 for the action layer,
             1 for the value layer.
         use_sde: state-dependent exploration (gSDE, arXiv:2005.05719).
-        log_std_init: initial log standard deviation, for a Box and for those among parts.
+        log_std_init: initial log standard deviation, for a Box and for Box parts.
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
         use_expln: gSDE: a positive function that grows slower than exp.
         sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
@@ -126,7 +126,7 @@ class ActorCriticPolicy(LayeredPolicy):
             self._init_orthogonal()
 
     def _build_mlp_extractor(self) -> None:
-        """Set ``self.mlp_extractor``; a subclass may set a module of its own.
+        """Set ``self.mlp_extractor``; a subclass may set another module.
 
         That module has ``latent_dim_pi`` and ``latent_dim_vf``, maps features [B, F] to two latents, and to one of them
         in ``forward_actor`` and ``forward_critic``.
@@ -221,7 +221,7 @@ class ActorCriticPolicy(LayeredPolicy):
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """All other parameters: those of actions, and shared ones."""
+        """Returns the parameters that are not the critic's alone: those of the actor, and shared ones."""
         critics = set(self.critic_parameters())
         return [parameter for parameter in self.parameters() if parameter not in critics]
 
@@ -285,7 +285,7 @@ class ActorCriticPolicy(LayeredPolicy):
             return self._decide_among(masks, obs, noise)
         if not self.acts_by_forward:
             return super().decide(obs, noise, state, masks)
-        actions, values, log_probs = self(obs, noise is None)  # a user's own, whose values may differ
+        actions, values, log_probs = self(obs, noise is None)  # a user's override, whose values may differ
         return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 
     def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:

@@ -71,8 +71,8 @@ class Network(nn.Module):
     """A module that reads observations of one space.
 
     Args:
-        observation_space: what it reads.
-        action_space: what the agent does.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         normalize_images: divide uint8 images by 255.
     """
 
@@ -112,7 +112,7 @@ class Network(nn.Module):
             self._switch(mode)
 
     def parameters_to_vector(self) -> np.ndarray:
-        """All parameters as one vector."""
+        """Returns all parameters as one vector."""
         return nn.utils.parameters_to_vector(self.parameters()).detach().cpu().numpy()
 
     def load_from_vector(self, vector: np.ndarray) -> None:
@@ -140,7 +140,7 @@ class Network(nn.Module):
 
     @plain
     def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
-        """One observation or a batch, as arrays, -> a batch of tensors, and whether it was a batch.
+        """Converts one observation or a batch of arrays to a batch of tensors; also returns whether it was a batch.
 
         Images are transposed if the space is channels-first and they are not. A batch of a Discrete space may be [B] or
         [B, 1], as a replay buffer's samples are. Nested observations may be given in the environment's form, where the
@@ -173,11 +173,11 @@ class LayeredNetwork(Network):
     """Hidden layers behind a features extractor: the base of actors and critics.
 
     Args:
-        observation_space: what it reads.
-        action_space: what the agent does.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         net_arch: widths of the hidden layers; may be empty.
         features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
+        features_dim: number of features.
         activation_fn: follows every hidden layer.
         normalize_images: divide uint8 images by 255.
     """
@@ -254,7 +254,7 @@ class CriticEnsemble(LayeredNetwork):
         return self.features_dim
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons, from [B, inputs]."""
+        """Returns one of the K perceptrons, which reads [B, inputs]."""
         raise NotImplementedError
 
     @property
@@ -281,8 +281,8 @@ class Policy(Network, ABC):
     of the inputs. It has no optimizers.
 
     Args:
-        observation_space: what it reads.
-        action_space: what it chooses from.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         features_extractor_class: makes features of preprocessed observations; ``None`` chooses by the space.
         features_extractor_kwargs: arguments of that class besides the space.
         normalize_images: divide uint8 images by 255.
@@ -368,7 +368,7 @@ class Policy(Network, ABC):
                 nn.init.zeros_(module.bias)
 
     def train(self, mode: bool = True) -> Policy:
-        """As ``nn.Module.train``, but target networks stay in evaluation mode."""
+        """Sets the mode as ``nn.Module.train`` does, but keeps target networks in evaluation mode."""
         super().train(mode)
         for name in self.targets:
             getattr(self, name).eval()
@@ -428,7 +428,7 @@ class Policy(Network, ABC):
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
-        """With ``recurrence``: networks -> their recurrent layers, the acting one first, without targets."""
+        """The recurrent layers of each network if ``recurrence`` is set, the acting network first, without targets."""
         return {}
 
     def next_state(self, recalled: Recalled) -> State:
@@ -440,11 +440,11 @@ class Policy(Network, ABC):
         return memory
 
     def initial_memory(self, batch: int) -> State | None:
-        """The policy's recurrent state at the start of B episodes; ``None``: it has none."""
+        """Returns the recurrent state at the start of B episodes; ``None`` if the policy has none."""
         return {name: part for e in self.extractors().values() for name, part in e.initial(batch).items()} or None
 
     def acting_memory(self, batch: int) -> State | None:
-        """The part of :meth:`initial_memory` without which :meth:`decide` cannot act: what :meth:`predict` returns."""
+        """Returns the part of :meth:`initial_memory` that :meth:`decide` needs and :meth:`predict` returns."""
         extractors = list(self.extractors().values())
         return extractors[0].initial(batch) if extractors else self.initial_memory(batch)
 
@@ -489,7 +489,7 @@ class Policy(Network, ABC):
         return self.codec.from_env(action)
 
     def scale_action(self, action: np.ndarray) -> np.ndarray:
-        """From [low, high] to [-1, 1].
+        """Scales actions from [low, high] to [-1, 1].
 
         Raises:
             PolicyError: the action space is not a Box.
@@ -497,7 +497,7 @@ class Policy(Network, ABC):
         return self.codec.scale(action)
 
     def unscale_action(self, scaled_action: np.ndarray) -> np.ndarray:
-        """From [-1, 1] to [low, high].
+        """Scales actions from [-1, 1] to [low, high].
 
         Raises:
             PolicyError: the action space is not a Box.
@@ -607,8 +607,8 @@ class LayeredPolicy(Policy):
     """A policy whose networks have hidden layers.
 
     Args:
-        observation_space: what it reads.
-        action_space: what it chooses from.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         net_arch: widths of the hidden layers; ``None`` takes those of :meth:`default_arch`.
         activation_fn: follows every hidden layer.
         **options: see :class:`Policy`.
@@ -674,8 +674,8 @@ class MemoryPolicy(LayeredPolicy):
     """A policy whose networks may be recurrent.
 
     Args:
-        observation_space: what it reads.
-        action_space: what it chooses from.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
         memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
@@ -711,7 +711,8 @@ def options_of(network: type[nn.Module]) -> set[str]:
 
 
 def chosen(distribution: Any, noise: Noise | None) -> Tensor:
-    """Actions of a distribution: the likeliest without noise; by its own draw, if the noise has none for it."""
+    """Returns actions of a distribution: the likeliest without noise; by its own draw, if the noise has no entry for
+    it."""
     if not noise:
         return distribution.get_actions(noise is None)
     return distribution.sample_from(noise["actions"])
@@ -755,7 +756,7 @@ def renewed(memory: State, fresh: State, starts: np.ndarray) -> State:
 
 
 def n_rows(obs: Any) -> int:
-    """B of observations [B, ...], an array or a dict of them."""
+    """Returns B for observations [B, ...], an array or a dict of them."""
     return len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
 
 
@@ -768,7 +769,7 @@ def check_bounded(action_space: spaces.Space) -> None:
     """Check that an action space is a Box of finite bounds, as squashed actions need.
 
     Raises:
-        PolicyError: naming the space and what to do.
+        PolicyError: the action space is another one; the message names it and the fix.
     """
     if not isinstance(action_space, spaces.Box):
         raise PolicyError(f"this policy acts in a Box, but the action space is {action_space}.")
@@ -831,7 +832,7 @@ def _nothing() -> None:
 
 
 def first_parameter(module: nn.Module) -> nn.Parameter | None:
-    """As ``next(module.parameters())``, at a fifth of its cost, which matters in an environment loop."""
+    """Returns ``next(module.parameters())``, at a fifth of its cost, which matters in an environment loop."""
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter
@@ -891,7 +892,7 @@ def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> N
 
 
 def _check_finite(array: np.ndarray, key: str | None, before: Any = None) -> None:
-    """Of an observation, or of it as float32, and of what it was ``before``."""
+    """Check that an observation is finite, as given or as float32, where ``before`` is the observation as given."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     bad = np.argwhere(~np.isfinite(array))

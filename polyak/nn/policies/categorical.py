@@ -39,16 +39,16 @@ class DiscreteCritic(CriticEnsemble):
     action_space: spaces.Discrete
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features [B, inputs] -> values [B, A]."""
+        """Returns one of the K perceptrons: features [B, inputs] -> values [B, A]."""
         return self.layers(inputs, int(self.action_space.n))
 
     def q_values(self, obs: Obs) -> Tensor:
-        """All K values of all actions: [K, B, A]."""
+        """Returns the K values of all actions: [K, B, A]."""
         features = self.extract_features(obs, self.features_extractor)
         return torch.stack([network(features) for network in self.q_networks])
 
     def forward(self, obs: Obs) -> tuple[Tensor, ...]:
-        """All K values of all actions, each [B, A]."""
+        """Returns the K values of all actions, each [B, A]."""
         return tuple(self.q_values(obs).unbind())
 
 
@@ -56,7 +56,7 @@ class CategoricalPolicy(ActorPolicy):
     """A categorical actor, K critics of all actions, and a target copy of the critics; networks share nothing.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Discrete.
         n_critics: K.
         **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch`` has the hidden widths of

@@ -40,7 +40,7 @@ class CloningPolicy(MemoryPolicy, ActorPolicy):
     """An actor: a Gaussian around tanh of its network for a Box, a distribution over choices for other spaces.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         stochastic: for a Box: also learn the standard deviation, and sample; otherwise it always takes the mean.
         **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`.

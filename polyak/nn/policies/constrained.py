@@ -23,8 +23,8 @@ UNLIKELY = -1e8
 
 
 def likely(logits: Tensor, threshold: Tensor, masks: Tensor | None = None) -> Tensor:
-    """Where G(a|s) / max G(.|s) >= threshold, Fujimoto et al. 2019 (arXiv:1910.01708) algorithm 1. The likeliest
-    action is always included.
+    """Marks the actions with G(a|s) / max G(.|s) >= threshold, Fujimoto et al. 2019 (arXiv:1910.01708) algorithm 1. The
+    likeliest action is always included.
 
     logits [B, A], threshold [], masks [B, A] bool of allowed actions, or None for all -> [B, A] bool
     """
@@ -78,12 +78,12 @@ class ConstrainedPolicy(ValuePolicy):
     """:class:`ValuePolicy` that acts by a :class:`ConstrainedQNetwork`: greedily among likely actions.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Discrete.
         **options: see :class:`~polyak.nn.policies.value.GreedyPolicy` and :class:`ConstrainedQNetwork`.
 
     Raises:
-        PolicyError: as those.
+        PolicyError: as for these classes.
     """
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Discrete, **options: Any) -> None:

@@ -136,7 +136,7 @@ class SquashedGaussianActor(StochasticActor):
         self.exploration_noise.draw(log_std, family.action_dim, batch_size)
 
     def _state_dependent(self, asked: str) -> tuple[StateDependentGaussianFamily, nn.Parameter]:
-        """gSDE's family and its parameter, which the method ``asked`` needs."""
+        """Returns gSDE's family and its parameter, which the method named ``asked`` needs."""
         family, log_std = self.action_family, self.log_std
         if not isinstance(family, StateDependentGaussianFamily) or isinstance(log_std, nn.Module):
             raise PolicyError(f"{asked}() needs state-dependent exploration: build the policy with use_sde=True.")
@@ -206,7 +206,7 @@ class ContinuousCritic(CriticEnsemble):
     """
 
     n_outputs: int = 1
-    """Numbers that each of them gives."""
+    """Number of outputs of each critic."""
     has_target: ClassVar[bool] = True
     target_switches: ClassVar[bool] = False
     """Whether the target network is in training mode when the critics are, so that its dropout is active too; others
@@ -220,7 +220,7 @@ class ContinuousCritic(CriticEnsemble):
         return self.features_dim + get_action_dim(self.action_space)
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, n_outputs]."""
+        """Returns one of the K perceptrons: features and actions side by side [B, inputs] -> [B, n_outputs]."""
         return self.layers(inputs, self.n_outputs)
 
     def own_parameters(self) -> list[nn.Parameter]:
@@ -238,17 +238,17 @@ class ContinuousCritic(CriticEnsemble):
         return torch.cat([self._features(obs), actions.reshape(actions.shape[0], -1)], dim=1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
-        """All K values: [K, B]."""
+        """Returns the K values: [K, B]."""
         inputs = self._inputs(obs, actions)
         return torch.stack([network(inputs).squeeze(1) for network in self.q_networks])
 
     def q_values_of_many(self, obs: Obs, actions: Tensor) -> Tensor:
-        """All K values of M actions in each state, whose features are extracted once: [B, M, A] -> [K, B, M]."""
+        """Returns the K values of M actions in each state, extracting its features once: [B, M, A] -> [K, B, M]."""
         features = self._features(obs)
         return torch.stack([_of_many(network, features, actions) for network in self.q_networks])
 
     def forward(self, obs: Obs, actions: Tensor) -> tuple[Tensor, ...]:
-        """All K values, each [B, 1]."""
+        """Returns the K values, each [B, 1]."""
         inputs = self._inputs(obs, actions)
         return tuple(network(inputs) for network in self.q_networks)
 
@@ -273,7 +273,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
     """An actor, K critics, and lagging copies of the critics and, for a deterministic actor, of the actor.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Box of finite bounds.
         actor: ``"squashed_gaussian"``, ``"deterministic"``, or a class like those two.
         critic: class of the critics.
@@ -361,7 +361,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         return self._named("critic_", critic, features_extractor)
 
     def _named(self, prefix: str, network: Any, given: nn.Module | None) -> Any:
-        """``network``, the names of whose recurrent state begin with ``prefix``, unless its extractor was given."""
+        """Prefixes the names of the network's recurrent state, unless its extractor was given; returns the network."""
         if self.recurrence is not None and given is None:
             network.features_extractor.prefix = prefix
         return network

@@ -59,7 +59,7 @@ class CrossQActor(_Normalised, SquashedGaussianActor):
 
 
 class CrossQCritic(_Normalised, ContinuousCritic):
-    """See :class:`~polyak.nn.policies.continuous.ContinuousCritic`; there is no lagging copy of them."""
+    """See :class:`~polyak.nn.policies.continuous.ContinuousCritic`; this critic has no lagging copy."""
 
     has_target: ClassVar[bool] = False
 

@@ -30,16 +30,16 @@ class TrajectoryTransformer(Network):
     later steps do not affect the prediction.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         features_extractor: makes features of preprocessed observations.
-        features_dim: how many, F.
+        features_dim: F, number of features.
         n_timesteps: number of embedded times of an episode; later ones use the last.
-        width: of a token, D.
+        width: D, width of a token.
         n_layers: blocks of attention and perceptron, one above the other.
-        n_heads: of attention; they divide the width.
+        n_heads: number of attention heads; it divides the width.
         dropout: share of embedded tokens, attention weights and outputs of blocks that is dropped in training.
-        activation_fn: of the blocks' perceptrons.
+        activation_fn: activation of the blocks' perceptrons.
         normalize_images: divide uint8 images by 255.
 
     Raises:
@@ -115,7 +115,7 @@ class DecisionTransformerPolicy(Policy):
     Its recurrent state, see :meth:`Policy.predict`, is the last K steps and the rest of the target return.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary. In a Box it is deterministic and trained by the
             squared error.
         context_length: K.

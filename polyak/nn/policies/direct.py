@@ -20,7 +20,7 @@ class DirectPolicy(LayeredPolicy):
     """Features -> hidden layers -> actions of a Box, or scores whose argmax is the choice.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: Box or Discrete.
         with_bias: whether the layers have a bias.
         squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.

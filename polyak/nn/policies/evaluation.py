@@ -22,7 +22,7 @@ class EvaluationPolicy(LayeredPolicy):
     Discrete, the probabilities of its actions [B, A].
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Box of finite bounds, or a Discrete.
         n_critics: K.
         **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch=None`` takes [256, 256], or for a
@@ -69,7 +69,7 @@ class EvaluationPolicy(LayeredPolicy):
         return critic.q_values_of_many(obs, choices).mean(2)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Not supported: these networks have no actor.
+        """Raises an error: these networks have no actor.
 
         Raises:
             PolicyError: always.

@@ -101,7 +101,7 @@ class GamePolicy(LayeredPolicy):
     """One trunk, two heads: logits of moves, and a value in [-1, 1] to the player to move.
 
     Args:
-        observation_space: of the game.
+        observation_space: the game's observations.
         action_space: the game's moves.
         tower: convolutions read the board first, see :class:`BoardTower`, whose arguments are
             ``features_extractor_kwargs``.

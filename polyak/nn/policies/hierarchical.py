@@ -1,4 +1,4 @@
-"""Two levels, the higher of which sets goals that the lower one pursues (HIRO, arXiv:1805.08296).
+"""A two-level policy: the higher level sets goals that the lower one pursues (HIRO, arXiv:1805.08296).
 
 Shapes: B rows, G entries of a goal.
 """
@@ -104,12 +104,12 @@ class HierarchicalPolicy(Policy):
     # --- goals --------------------------------------------------------------------------------------------------------
 
     def position(self, obs: Obs) -> Tensor:
-        """phi(s): what goals are about, of observations [B, ...] -> [B, G]"""
+        """Returns the position phi(s) [B, G], in which goals are changes, of observations [B, ...]."""
         part: Any = obs[ACHIEVED] if isinstance(obs, dict) else obs
         return part.float() if len(self.entries) == part.shape[-1] else part[..., self.entries].float()
 
     def beside(self, obs: Obs, goals: Tensor) -> Obs:
-        """What the lower level reads: observations and goals [B, G]."""
+        """Joins observations and goals [B, G] to the observations of the lower level."""
         return {**(obs if isinstance(obs, dict) else {"here": obs}), GOAL: goals}
 
     # --- acting -------------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class HierarchicalPolicy(Policy):
 
 
 def _entries(space: spaces.Space, entries: Sequence[int] | None) -> list[int]:
-    """Which entries of a vector goals are about.
+    """Returns the positions in a vector of the entries in which goals are changes.
 
     Raises:
         PolicyError: there is no vector, or it has no such entries.

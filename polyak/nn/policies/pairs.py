@@ -31,7 +31,7 @@ class Pair(nn.Module):
 
 
 class Pairs(nn.ModuleList):
-    """Several of them.
+    """K pairs of an actor and a critic.
 
     Shapes: K pairs, B rows, A action dimensions, M actions in each state.
     """
@@ -63,7 +63,7 @@ class PairedPolicy(LayeredPolicy):
     It takes the proposed action with the highest value by the proposing actor's own critic: argmax_k Q_k(s, pi_k(s)).
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Box of finite bounds.
         n_pairs: K.
         **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch`` has the hidden widths of

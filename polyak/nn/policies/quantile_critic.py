@@ -42,12 +42,12 @@ class QuantileCritic(ContinuousCritic):
         return self.n_critics * self.n_quantiles
 
     def forward(self, obs: Obs, actions: Tensor) -> Tensor:  # type: ignore[override]
-        """All quantiles of all critics: [B, K, N]."""
+        """Returns the quantiles of all critics: [B, K, N]."""
         inputs = self._inputs(obs, actions)
         return torch.stack([network(inputs) for network in self.q_networks], dim=1)
 
     def quantiles(self, obs: Obs, actions: Tensor) -> Tensor:
-        """The same with the critics first, as :meth:`q_values` has them: [K, B, N]."""
+        """Returns the quantiles with the critics first, as :meth:`q_values` has them: [K, B, N]."""
         return self(obs, actions).transpose(0, 1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:

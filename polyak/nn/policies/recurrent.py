@@ -28,7 +28,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     ``sequence_length`` steps, each with the recurrent state at its first step.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         memory: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
@@ -119,7 +119,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     def _actor_and_critic_latents(
         self, pi_features: Tensor, vf_features: Tensor, memory: State, starts: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Of actor and value function, [B, H] each."""
+        """Returns the latents of actor and value function, [B, H] each."""
         if self.critic_reads == "own" and starts is not None and self.actor_memory.resembles(self.critic_memory):
             cores, parts = (self.actor_memory, self.critic_memory), (part_of(ACTOR, memory), part_of(CRITIC, memory))
             actors, critics = runs_side_by_side(cores, (pi_features, vf_features), parts, starts, self.sequence_length)

@@ -29,10 +29,10 @@ class QNetwork(LayeredNetwork):
     """Action values of a finite number of actions: observations [B, ...] -> [B, A].
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Discrete of A actions.
         features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
+        features_dim: number of features.
         net_arch: widths of the hidden layers; ``None`` takes [64, 64].
         dueling: separate streams for state values and advantages, each with a last hidden layer of its own
             (arXiv:1511.06581). ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq.
@@ -191,7 +191,7 @@ class ImplicitQuantileNetwork(QNetwork):
         return torch.rand(batch, self.n_samples, device=self.device, generator=generator)
 
     def quantiles(self, obs: Obs, levels: Tensor) -> Tensor:
-        """At some levels [B, N] in (0, 1), eq. 3: [B, N, A]"""
+        """Returns the quantiles at some levels [B, N] in (0, 1), eq. 3: [B, N, A]"""
         return self._quantiles(self._latent(obs), levels)
 
     def _latent(self, obs: Obs) -> Tensor:
@@ -220,7 +220,7 @@ class GreedyPolicy(MemoryPolicy):
     are deterministic.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Discrete.
         network: class of the networks.
         **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`; and further arguments of the networks, such as
@@ -338,7 +338,7 @@ class ValuePolicy(GreedyPolicy):
 
     targets = ("q_net_target",)
     q_net_target: Any
-    """Of the class ``network``."""
+    """The target network, of the class ``network``."""
 
     def _build_networks(self) -> None:
         super()._build_networks()

@@ -37,7 +37,7 @@ class ValuedPolicy(ContinuousPolicy):
 
 
 class CriticWithoutTarget(ContinuousCritic):
-    """See :class:`~polyak.nn.policies.continuous.ContinuousCritic`; there is no lagging copy of them."""
+    """See :class:`~polyak.nn.policies.continuous.ContinuousCritic`; these critics have no lagging copy."""
 
     has_target: ClassVar[bool] = False
 

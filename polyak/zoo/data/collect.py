@@ -38,7 +38,7 @@ class CollectOptions(CommandOptions):
 
 @outlasting_the_reader("the recording")
 def collect(options: CollectOptions) -> Path:
-    """Record as `options` say, write the dataset and return where it is; ZooError if that cannot be done."""
+    """Record as `options` say, write the dataset and return its path; ZooError if that cannot be done."""
     if not options.env:
         raise ZooError("Which environment? Give --env.")
     if not options.out:
@@ -92,7 +92,7 @@ def _load(options: CollectOptions) -> Any:
 
 
 def _named(about: dict[str, Any]) -> type[Any]:
-    """The algorithm that a file says."""
+    """Return the class of the algorithm that a file names."""
     from polyak.algorithms import class_of
 
     try:

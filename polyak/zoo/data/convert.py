@@ -24,7 +24,7 @@ class ConvertOptions(CommandOptions):
 
 
 def convert(options: ConvertOptions) -> Path:
-    """Write what `options` name and return where it is; ZooError if it cannot be read or written."""
+    """Write the dataset that `options` name and return its path; ZooError if it cannot be read or written."""
     source, packages = options.source, options.gym_packages
     dataset = load(source, format=options.source_format, env=options.env, gym_packages=packages, trust=options.trust)
     path = save(dataset, options.target, "TARGET", options.format)

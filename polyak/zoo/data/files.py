@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def load(
     path: str, *, format: str = "", env: str = "", gym_packages: Sequence[str] = (), trust: bool = False
 ) -> Dataset:
-    """Read a dataset, with the spaces of `env` if one is named; ZooError saying what is wrong with it, and where."""
+    """Read a dataset, with the spaces of `env` if one is named; a ZooError names a fault in it, and its place."""
     from polyak.experience import Dataset
 
     if not path:
@@ -32,7 +32,7 @@ def load(
 
 
 def dataset_for(path: str, algorithm: type[Any], name: str, trust: bool = False) -> Dataset:
-    """Read what --dataset names, for an algorithm called `name`; ZooError if that cannot learn from it."""
+    """Read the dataset of --dataset, for an algorithm called `name`; ZooError if that cannot learn from it."""
     from polyak.algorithms import REGISTRY
     from polyak.fields.dataset import LearnsFromData
 

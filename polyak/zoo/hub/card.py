@@ -78,13 +78,13 @@ def write_card(
 
     Args:
         algo: name of the algorithm.
-        env_id: of the environment.
+        env_id: id of the environment.
         measured: the agent's episodes.
         file_format: ``polyak`` or ``sb3``.
         which: the flags that name this agent to ``load-from-hub``.
-        steps: of training.
+        steps: number of training steps.
         settings: the run's config.yml.
-        versions: a sentence on what it was made with.
+        versions: a sentence about the versions that it was made with.
     """
     from huggingface_hub import ModelCard
 

@@ -1,7 +1,7 @@
 """``polyak load-from-hub``: an agent of the Hugging Face Hub becomes a run folder, which every other command reads.
 
-What is downloaded is data: settings are rewritten as plain YAML, files of measurements are taken by name, and the model
-is read later as any other model is, without running code.
+Downloads are treated as data: settings are rewritten as plain YAML, files of measurements are selected by name, and the
+model is read later like any other model, without running code.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _target(options: LoadOptions, env_id: str) -> RunFolder:
 
 
 def _arrange(source: Path, model: str, run: RunFolder, repo_id: str, options: LoadOptions) -> None:
-    """Lay the files of a repository out as a run's."""
+    """Arrange the files of a repository as those of a run."""
     run.settings_folder.mkdir(parents=True)
     contents = {name: read_mapping(source / name, f"{repo_id}/{name}") for name in SETTINGS}
     _check_settings(contents, repo_id, options)
@@ -119,7 +119,7 @@ def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: 
     settings = interpret(find_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)
     settings.check_classes()
     env = named_env(contents[arguments], f"{repo_id}/{arguments}")
-    if env not in ("", options.env):  # what the user names may be anything
+    if env not in ("", options.env):  # an environment that the user names is not restricted
         author.check_environment(env, source=f"{repo_id}/{arguments}", here=False)
     named_packages(contents[arguments], author, f"{repo_id}/{arguments}")
     given_kwargs(contents[arguments], author, f"{repo_id}/{arguments}")
@@ -137,7 +137,7 @@ def _unpack_measurements(path: Path, folder: Path, repo_id: str) -> None:
 
 
 def _install(arranged: Path, target: Path, alone: bool) -> None:
-    """Move a complete run to its place; what is there gives way: the whole folder if it is the run's `alone`."""
+    """Move a complete run to its place, replacing existing files: the whole folder if it is the run's `alone`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not alone:
         shutil.copytree(arranged, target, dirs_exist_ok=True)

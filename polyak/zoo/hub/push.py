@@ -114,7 +114,7 @@ def push_to_hub(options: PushOptions) -> str:
 
 
 def _check(options: PushOptions) -> None:
-    """Refuse what cannot end in a push before anything is computed."""
+    """Refuse options that would make the push fail, before anything is computed."""
     if not options.organization:
         raise ZooError("--organization is empty. Give your user name or organisation on the Hub, e.g. -orga me.")
     if options.deterministic and options.stochastic:
@@ -129,7 +129,7 @@ def _check(options: PushOptions) -> None:
 
 
 def _check_links(run: RunFolder, model: Path) -> None:
-    """Refuse to push what does not lie in the run's folder but is linked to from there."""
+    """Refuse to push files outside of the run's folder that it links to."""
     settings = [run.settings_folder / name for name in SETTINGS]
     for path in (model, run.normalizer, *settings, *_measurements(run.path)):
         check_file(path, run.path)
@@ -156,7 +156,7 @@ def _copy_model(options: PushOptions, model: Any, path: Path, run: RunFolder, ta
 
 
 def _copy_settings(options: PushOptions, run: RunFolder, folder: Path) -> None:
-    """Copy the run's settings; what was given to the environment stands in a file of its own too, as the Zoo has it."""
+    """Copy the run's settings; the environment's arguments are also written to a file of their own, as in the Zoo."""
     import yaml
 
     typed, author = parse_pairs(options.env_kwargs, "--env-kwargs"), ZooAuthor.of_file(options.trust)
@@ -169,7 +169,7 @@ def _copy_settings(options: PushOptions, run: RunFolder, folder: Path) -> None:
 
 
 def _pack_measurements(run: Path, target: Path) -> None:
-    """Zip what training measured: evaluations.npz and the episodes of each environment."""
+    """Zip the measurements of training: evaluations.npz and the episodes of each environment."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in _measurements(run):
             archive.write(path, path.name)
@@ -185,7 +185,7 @@ def _film(options: PushOptions, path: Path) -> None:
 
 
 def _playing(options: PushOptions, **how: Any) -> EnjoyOptions:
-    """Return how `polyak enjoy` would be asked to play this agent."""
+    """Return the options of `polyak enjoy` that play this agent."""
     same = {item.name: getattr(options, item.name) for item in fields(AgentOptions)}
     return EnjoyOptions(**{**same, "verbose": options.verbose, **how})
 

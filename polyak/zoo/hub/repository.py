@@ -1,4 +1,4 @@
-"""A repository of one agent on the Hugging Face Hub: its name, its files, and what can go wrong with it.
+"""A repository of one agent on the Hugging Face Hub: its name, its files, and its errors.
 
 The files are those of RL Baselines3 Zoo::
 

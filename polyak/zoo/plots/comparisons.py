@@ -72,7 +72,7 @@ def draw_file(options: PlotOptions, name: str) -> Drawn:
 
 
 def _images(results: Results, options: PlotOptions, look: Look) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures, each with what distinguishes the name of its file."""
+    """Yield the figures, each with the part of its file's name that distinguishes it."""
     names = {} if options.labels else names_for_readers(methods_of(results))
     results = {env: {names.get(key, key): found for key, found in known.items()} for env, known in results.items()}
     panels = {env: [replace(found, label=name) for name, found in known.items()] for env, known in results.items()}

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EVALUATION_KEYS = {"reward": "results", "success": "successes", "length": "ep_lengths"}
-"""What evaluations.npz calls each quantity."""
+"""Names of the quantities in evaluations.npz."""
 MONITOR_COLUMNS = {"reward": "r", "success": "is_success", "length": "l"}
-"""What monitor.csv calls it."""
+"""Names of the quantities in monitor.csv."""
 #: Points of a mean curve at most: more than a printed line shows.
 MOST_POINTS = 1000
-#: A mean that ends so far, of the longest run, is not worth a word.
+#: A mean that ends after this share of the longest run needs no remark.
 _NEARLY = 0.9
 #: The name of a unit of time, its seconds, and the seconds from which on it is the one to read.
 _TIME_UNITS = (("Hours", 3600.0, 2 * 3600.0), ("Minutes", 60.0, 2 * 60.0), ("Seconds", 1.0, 0.0))
@@ -40,8 +40,8 @@ class Curve:
     """One line of a figure: the values of a run, or of several runs side by side.
 
     Fields: ``x`` [n], steps, episodes or seconds; ``values`` [n, runs], of a single run also [n]; ``label`` its name;
-    ``remark`` what a reader must know of how runs were joined; ``runs`` the curve of each run, those left out of the
-    mean too; ``reach`` how far a single run went.
+    ``remark`` a note on how runs were joined; ``runs`` the curve of each run, including those left out of the mean;
+    ``reach`` how far a single run got.
     """
 
     x: np.ndarray
@@ -87,7 +87,8 @@ class Curve:
         return replace(self, x=x, values=np.stack([np.interp(x, self.x, of_run) for of_run in self.values.T], axis=1))
 
     def until(self, last: int) -> Curve | None:
-        """Return the evaluations up to the step `last`, all of them if that is not positive; None if there are none."""
+        """Return the evaluations up to the step `last`, or all of them if that is not positive; None if there are
+        none."""
         kept = self.x <= last if last > 0 else np.full(len(self.x), True)
         if not kept.any():
             return None
@@ -120,7 +121,7 @@ def read_episodes(run: Path) -> pd.DataFrame | None:
 
 
 def finite_episodes(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the episodes whose return, length and time are numbers: a row that is cut has none."""
+    """Return the episodes whose return, length and time are numbers, unlike those of a truncated row."""
     rows: pd.DataFrame = table[np.isfinite(table[["r", "l", "t"]].to_numpy(np.float64)).all(axis=1)]
     return rows
 
@@ -128,7 +129,7 @@ def finite_episodes(table: pd.DataFrame) -> pd.DataFrame:
 def episodes_curve(
     run: Path, table: pd.DataFrame, x_axis: str, y_axis: str, window: int, max_timesteps: int = -1, label: str = ""
 ) -> Curve | None:
-    """Return the moving mean of a run's episodes; None if there are none. ZooError for a column of other things."""
+    """Return the moving mean of a run's episodes; None if there are none. ZooError for a column without numbers."""
     name, table = MONITOR_COLUMNS[y_axis], finite_episodes(table)
     if name not in table or not len(table):
         return None
@@ -154,7 +155,7 @@ def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def read_evaluations(run: Path, key: str = "results") -> Curve | None:
-    """Read what a run's evaluations hold under `key`: the mean over episodes at each step.
+    """Read the values of a run's evaluations under `key`: the mean over episodes at each step.
 
     None if the run has no such values; a file that cannot be read is named on stderr.
     """
@@ -186,7 +187,7 @@ def evaluations_curve(run: Path, key: str) -> Curve | None:
 
 
 def evaluation_keys(run: Path) -> frozenset[str]:
-    """Return the keys that `read_evaluations` knows in this run; none if there is no file, or a damaged one."""
+    """Return the keys that `read_evaluations` accepts for this run; none if there is no file, or a damaged one."""
     try:
         check_inside(run / EVALUATIONS_NPZ, run)
         return read_evaluation_file(run / EVALUATIONS_NPZ, ()).keys
@@ -197,8 +198,8 @@ def evaluation_keys(run: Path) -> frozenset[str]:
 def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, label: str = "") -> Curve | None:
     """Read the evaluations.npz files of `runs`: mean over runs, with the standard error over them.
 
-    Runs are joined by step: see `mean_of_runs`; the ``remark`` says what was left out or interpolated. A single run has
-    no error. None if no run was evaluated.
+    Runs are joined by step: see `mean_of_runs`; the ``remark`` describes what was left out or interpolated. A single
+    run has no error. None if no run was evaluated.
 
     Raises ZooError when the runs have no stretch of steps in common.
     """
@@ -214,7 +215,7 @@ def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, lab
 def mean_of_runs(
     runs: Mapping[str, Curve], label: str, *, evaluated: bool = False, most_points: int = MOST_POINTS
 ) -> Curve:
-    """Return the mean over `runs`, by name; its ``remark`` says what was left out.
+    """Return the mean over `runs`, by name; its ``remark`` names the runs that were left out.
 
     The mean is over the runs that :func:`~polyak.zoo.whole_runs.whole_runs` keeps. The curve covers the stretch that
     these have in common; between two points of a run its value is interpolated, which is remarked of runs that were

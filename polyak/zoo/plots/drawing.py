@@ -18,7 +18,7 @@ _COLUMNS = 3
 _LEGEND_INSIDE = 6
 """Entries of a legend that find room among the curves."""
 _WIDEST_INSIDE = 0.5
-"""Of a panel's width, for the longest of them."""
+"""Largest width of a legend inside a panel, as a share of the panel's width."""
 _BORDER = 0.1
 """Inches on both sides of a legend below the panels."""
 
@@ -90,7 +90,7 @@ def text_width(texts: Iterable[str], look: Look) -> float:
 def step_axis(
     no_million: bool, panels: Mapping[str, Sequence[Curve]], name: str = "Environment steps"
 ) -> tuple[str, float]:
-    """Return the label of an axis of steps, and one unit of it in steps: a million only where there are so many."""
+    """Return the label of an axis of steps, and one unit of it in steps: a million only if there are that many."""
     last = max((float(curve.x[-1]) for curves in panels.values() for curve in curves), default=0.0)
     return (name, 1.0) if no_million or last < 1e6 else (f"{name} (millions)", 1e6)
 
@@ -148,7 +148,7 @@ def _draw_curve(
 
 
 def _legend_names(panels: Mapping[str, Sequence[Curve]]) -> dict[str, str]:
-    """Return what the legend says for each label: with the number of runs behind it, where that is not one."""
+    """Return the legend's text for each label: with the number of runs, unless that is one."""
     runs: dict[str, list[int]] = {}
     for curves in panels.values():
         for curve in curves:
@@ -162,7 +162,7 @@ def _legend_names(panels: Mapping[str, Sequence[Curve]]) -> dict[str, str]:
 
 
 def _number_axes(axes: Axes, x_unit: float) -> None:
-    """Write 20k for 20000 where such numbers occur, and whole numbers below what is counted."""
+    """Write 20k for 20000 if such numbers occur, and whole numbers on axes of counts."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     if x_unit == 1.0:

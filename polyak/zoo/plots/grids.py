@@ -1,4 +1,4 @@
-"""Drawings of grids: the values of their fields, and where a policy goes."""
+"""Drawings of grids: the values of their fields, and the directions of a policy."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def new_figure(width: float, height: float) -> Figure:
 def grid(
     axes: Axes, values: np.ndarray, policy: np.ndarray, shape: tuple[int, int], moves: Sequence[tuple[int, int]]
 ) -> None:
-    """Values of the fields of a grid as colours and numbers, and where the policy goes as arrows.
+    """Draw the values of the fields of a grid as colours and numbers, and the policy's moves as arrows.
 
     Args:
-        axes: where to.
+        axes: the axes to draw on.
         values: [S], row after row; NaN leaves a field empty.
         policy: [S] actions; a negative one leaves a field without an arrow.
         shape: rows and columns.
-        moves: rows and columns that each action moves by.
+        moves: rows and columns by which each action moves.
     """
     axes.imshow(values.reshape(shape), cmap="viridis")
     low, high = np.nanmin(values), np.nanmax(values)

@@ -40,7 +40,7 @@ def name_and_format(output: str, image_format: str, default: str) -> tuple[str, 
 
 
 def can_show() -> bool:
-    """Say whether matplotlib can open a window here."""
+    """Return whether matplotlib can open a window here."""
     require_matplotlib()
     if is_headless():
         return False
@@ -64,9 +64,9 @@ def put_out(figures: Mapping[str, Figure], files: tuple[str, str] | None, window
     """Write figures, and show those that were made for a window until the user has closed them; return the files.
 
     Args:
-        figures: by what distinguishes their files.
-        files: how the names of files begin, and their format; None writes none.
-        window: whether they were made to be shown.
+        figures: figures by the distinguishing part of their files' names.
+        files: prefix of the file names, and format; None writes no files.
+        window: whether they were made for a window.
     """
     written = []
     if files is not None:

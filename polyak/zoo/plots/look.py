@@ -1,4 +1,4 @@
-"""How images look: sizes, type, colours and dashes."""
+"""The appearance of images: sizes, type, colours and dashes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def require_matplotlib() -> Any:
 
 @dataclass(frozen=True)
 class Look:
-    """How images look.
+    """The appearance of images.
 
     Fields: ``panel`` width and height of one panel in inches; ``fontsize`` in points; ``legend`` a location of
     matplotlib's for the legend of each panel, by default inside a single panel and below several; ``serif`` type;
-    ``window`` whether figures are made to be shown.
+    ``window`` whether figures are made for a window.
     """
 
     panel: tuple[float, float] = (6.4, 4.0)
@@ -64,11 +64,12 @@ class Look:
 
 
 Drawn = tuple[list[Path], Callable[[Look], Mapping[str, "Figure"]]]
-"""Files that were written already, and what draws the figures, by what distinguishes their files."""
+"""Files that were written already, and the function that draws the figures, by the distinguishing part of their
+names."""
 
 
 def chosen_look(options: PlotOptions, window: bool) -> Look:
-    """Return the look that the options ask for; ZooError for sizes and places that there are none of."""
+    """Return the look that the options describe; ZooError for invalid sizes and places."""
     large = options.kind in ("training", "file")
     size = options.figsize or ((6.4, 4.8) if large else Look.panel)
     fontsize = options.fontsize if options.fontsize != -1 else 14.0 if large else 10.0

@@ -36,10 +36,10 @@ _FILES = {"curves": "learning_curve", "training": "plot_train", "table": "all_pl
 
 
 def plot(options: PlotOptions) -> list[Path]:
-    """Draw what `options` ask for, print its table if it has one, and return the files that were written.
+    """Draw the plot that `options` describe, print its table if it has one, and return the files that were written.
 
-    What has no runs is named on stderr and left out. Raises ZooError, before anything is written, when a choice is
-    unknown, or no run has the wanted data.
+    Environments and algorithms without runs are named on stderr and left out. Raises ZooError, before anything is
+    written, when a choice is unknown, or no run has the wanted data.
     """
     options.check()
     draw = {"table": draw_table, "file": draw_file}.get(options.kind, draw_runs)
@@ -57,7 +57,7 @@ def _files_of(options: PlotOptions) -> tuple[str, str]:
     """Return how the names of images begin, and their format; ZooError if they cannot be written there."""
     suffix = Path(options.output).suffix
     if options.kind in ("curves", "training") and options.output and Path(options.output).is_dir():
-        writable_file("--output", options.output)  # which says what is wrong with it
+        writable_file("--output", options.output)  # raises the error that explains the path
     if options.kind in ("curves", "training") and suffix and suffix[1:].lower() not in FORMATS:
         raise ZooError(f"--output {options.output!r}: images end in {', '.join('.' + name for name in FORMATS)}.")
     name = options.output.removesuffix(".pkl") if options.kind == "table" else options.output
@@ -80,10 +80,8 @@ def draw_runs(options: PlotOptions, name: str) -> Drawn:
 
 
 def read_panels(options: PlotOptions) -> dict[str, list[Curve]]:
-    """Read the curves of each environment that has any, and name on stderr what is missing; ZooError if all is.
-
-    There is a curve for each algorithm and folder, or with --kind training for each run.
-    """
+    """Read the curves of each environment that has any; missing ones are named on stderr. ZooError if all are
+    missing."""
     selection = Selection(options.folders, options.algos, options.labels)
     panels = {env_name(env): curves for env in options.envs if (curves := _curves(options, selection, env))}
     if not panels:
@@ -92,7 +90,7 @@ def read_panels(options: PlotOptions) -> dict[str, list[Curve]]:
 
 
 def _curves(options: PlotOptions, selection: Selection, text: str) -> list[Curve]:
-    """Read the curves of one environment from every folder and algorithm; say which have none."""
+    """Read the curves of one environment from every folder and algorithm; name those without any on stderr."""
     env = selection.environment(text)
     data = f"{options.source} data" if options.source else "data"
     curves: list[Curve] = []
@@ -131,7 +129,7 @@ def _mean_curve(options: PlotOptions, runs: Mapping[str, Path], name: str) -> li
 
 
 def _nothing_to_plot(options: PlotOptions, selection: Selection) -> ZooError:
-    """Return the error of runs that are not there, or have other data than was asked for."""
+    """Return the error about runs that are missing, or have other data."""
     runs = list(selection.runs(options.envs))
     evaluated = frozenset[str]().union(*(evaluation_keys(run) for run in runs))
     kinds = {

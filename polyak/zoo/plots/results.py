@@ -69,9 +69,9 @@ def results_table(results: Results, methods: Mapping[str, tuple[str, str]], medi
     """Return the Zoo's table of last evaluations: mean and standard error over runs, or their median.
 
     Args:
-        results: environments are the rows; methods that have none get a dash.
+        results: environments are the rows; missing methods get a dash.
         methods: the columns: method -> first and second line of its heading.
-        median: of the runs instead.
+        median: show the median of the runs instead.
     """
     rows = [
         [env, *(_cell(found[method], median) if method in found else MISSING for method in methods)]
@@ -113,7 +113,7 @@ def write_results(path: Path, results: Results, table: Table) -> None:
 
 
 def _record(found: Curve) -> dict[str, Any]:
-    """Return what the Zoo's pickles hold of a method's evaluations."""
+    """Return a method's evaluations in the form of the Zoo's pickles."""
     return {
         "timesteps": found.x,
         "mean": found.y,
@@ -175,7 +175,7 @@ def _evaluations(record: Mapping[str, Any]) -> Curve:
 
 
 def merge(first: Results, second: Results, source: str) -> Results:
-    """Return both; what both have of one name is kept under two, the second with its `source` in brackets."""
+    """Return both; a method in both is kept under two names, the second with its `source` in brackets."""
     merged = {env: dict(methods) for env, methods in first.items()}
     for env, methods in second.items():
         mine = merged.setdefault(env, {})

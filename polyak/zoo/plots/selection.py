@@ -16,7 +16,7 @@ from polyak.zoo.registry import algorithm_name, env_name
 from polyak.zoo.run_folder import RunFolder, file_name, listing, run_numbers, runs_found
 
 HER = "her"
-"""Stands for the runs of any algorithm that replayed with hindsight; once, HER was an algorithm of its own."""
+"""A name for the runs of any algorithm with hindsight replay; HER used to be an algorithm of its own."""
 
 
 class Place(NamedTuple):
@@ -78,10 +78,10 @@ class Selection:
         )
 
     def environment(self, text: str, quiet: bool = False) -> str:
-        """Return the environment, as in names of run folders, that `text` stands for.
+        """Return the environment for `text`, as in names of run folders.
 
-        That is itself if it has runs; otherwise the one with runs that is called so in some version, or whose name
-        contains it; unless `quiet`, a line on stderr says so. Raises ZooError when there are several.
+        That is `text` itself if it has runs; otherwise the one with runs that has this name in some version, or whose
+        name contains it; unless `quiet`, a line on stderr names it. Raises ZooError when there are several.
         """
         name = file_name(env_name(text))
         found = sorted({env for counts in self._found().values() for env in counts})
@@ -96,11 +96,11 @@ class Selection:
         return meant[0] if meant else name
 
     def listing(self) -> str:
-        """Say what there is, a line for each algorithm."""
+        """Return a list of the runs, a line for each algorithm."""
         return listing([Path(folder) for folder in self.folders], [place.algo for place in self.places()])
 
     def environments_with_runs(self, wanted: Sequence[str]) -> str:
-        """Say what there is when the environments `wanted` have no runs, naming the closest."""
+        """Return a list of the runs for the case that the environments `wanted` have none, with the closest names."""
         found = {env for counts in self._found().values() for env in counts}
         names = [file_name(env_name(env)) for env in wanted]
         return did_you_mean(names[0], found - set(names)) + self.listing()
@@ -151,4 +151,4 @@ def _learned_from_data(run: RunFolder) -> bool:
     try:
         return bool(run.read_yaml("args.yml").get("dataset"))
     except ZooError:
-        return False  # code that reads more of the run reports what is wrong with it
+        return False  # code that reads more of the run reports the error

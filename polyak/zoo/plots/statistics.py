@@ -36,7 +36,8 @@ Scores = dict[str, np.ndarray]
 
 
 def comparable(results: Results) -> Results:
-    """Return the environments on which every method was evaluated and not all runs ended alike; the others are named.
+    """Return the environments on which every method was evaluated and final scores differ; the others are named on
+    stderr.
 
     Raises ZooError when there are none.
     """
@@ -117,8 +118,8 @@ def performance_profiles(scores: Scores, thresholds: np.ndarray, confidence: flo
 def improvement(scores: Scores, confidence: float = 0.95) -> dict[tuple[str, str], Estimates]:
     """Return for each pair (x, y) the probability that a run of x scores higher than one of y, ties counted half.
 
-    The mean over all pairs of runs varies no more than that over pairs that share no run (Hoeffding 1948), of which
-    there are as many as the method with fewer runs has: its interval is that of so many trials.
+    The mean over all pairs of runs varies no more than that over pairs that share no run (Hoeffding 1948), whose number
+    is that of the method with fewer runs: its interval is that of as many trials.
     """
     pairs = {(x, y): (scores[x], scores[y]) for x, y in combinations(scores, 2)}
     return {pair: _rate(probability_of_improvement(*both), confidence, *both) for pair, both in pairs.items()}
@@ -168,7 +169,7 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
 
 
 def _rate(share: np.ndarray, confidence: float, *scores: np.ndarray) -> Estimates:
-    """A share of runs, or of pairs of them, with its interval; a single run has none."""
+    """Return a share of runs, or of pairs of them, with its interval; a single run has none."""
     from polyak.evaluation.intervals import success_ends
 
     trials = min(values.size if len(values) > 1 else 1 for values in scores)

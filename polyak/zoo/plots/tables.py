@@ -48,7 +48,7 @@ def draw_table(options: PlotOptions, name: str) -> Drawn:
 
 
 def read_selected(options: PlotOptions) -> Results:
-    """Read the evaluations that `options` ask for, and name on stderr what is missing; ZooError if all of it is."""
+    """Read the evaluations that `options` select; missing ones are named on stderr. ZooError if all are missing."""
     selection = Selection(options.folders, options.algos, options.labels)
     last = options.max_timesteps or _MOST_STEPS
     results: Results = {}

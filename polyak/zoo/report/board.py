@@ -27,7 +27,7 @@ from polyak.zoo.report.figures import read_page
 from polyak.zoo.report.page import body, render
 from polyak.zoo.report.runs import find_runs
 
-#: Seconds between two looks at the files, however many readers ask.
+#: Seconds between two readings of the files, for any number of readers.
 PATIENCE = 1.0
 
 
@@ -76,12 +76,12 @@ def open_server(options: BoardOptions) -> BoardServer:
 
 
 class BoardServer(ThreadingMixIn, TCPServer):
-    """Serves ``/``, ``/data.json`` and videos from a private folder, where it writes what runs hold now.
+    """Serves ``/``, ``/data.json`` and videos from a private folder, in which it writes the current data of the runs.
 
     Args:
         host: name or address to listen on.
         port: 0 takes a free one.
-        logs: what to show.
+        logs: the folder of runs to show.
 
     Raises:
         OSError: it cannot listen there.
@@ -101,12 +101,12 @@ class BoardServer(ThreadingMixIn, TCPServer):
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """The address of the board for a browser."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
     def look(self) -> None:
-        """Write what is to be served, unless it was written just now."""
+        """Write the files to serve, unless they were written just now."""
         with self._lock:
             if time.monotonic() - self._looked < PATIENCE:
                 return
@@ -138,7 +138,7 @@ class _Handler(SimpleHTTPRequestHandler):
     timeout = 60
 
     def send_head(self) -> Any:
-        """Answer what is asked for under this machine's own names: a page of the web may reach it by another one."""
+        """Answer requests under this machine's own names only: a web page may reach it by another name."""
         name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         if self.server.is_private and name != "localhost" and not _is_loopback(name):
             return self.send_error(HTTPStatus.FORBIDDEN, "This board answers to localhost only.")
@@ -157,7 +157,7 @@ class _Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing for each request."""
+        """Do nothing: requests are not logged."""
 
 
 def _is_loopback(name: str) -> bool:

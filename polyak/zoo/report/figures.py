@@ -1,4 +1,4 @@
-"""What the page shows of runs: plotly's figures of their curves, tables, and videos."""
+"""The content of the page about runs: plotly's figures of their curves, tables, and videos."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
 
 
 def read_page(logs: Path) -> Json:
-    """Return what the page shows of ``<logs>``, ``<logs>/<algo>`` or a single run; runs are read if they changed.
+    """Return the content of the page for ``<logs>``, ``<logs>/<algo>`` or a single run; runs are read if they changed.
 
     Raises ZooError if there is no such folder.
     """
@@ -56,7 +56,7 @@ def read_page(logs: Path) -> Json:
 
 
 _READ: dict[Path, tuple[Any, Run]] = {}
-"""Runs as they were read last, by folder, and what their files looked like."""
+"""Runs as they were read last, by folder, with the stamps of their files."""
 
 
 def _unchanged(path: Path, name: str) -> Run:
@@ -78,7 +78,7 @@ def group_runs(runs: Sequence[Run], top: Path) -> None:
 
 
 def title_of(runs: Sequence[Run]) -> str:
-    """Return what was trained and where: ``PPO and SAC on CartPole-v1``; numbers where there are many."""
+    """Return the algorithms and environments: ``PPO and SAC on CartPole-v1``; their numbers if there are many."""
 
     def enumerated(names: Sequence[str], what: str) -> str:
         if len(names) > 3 or max(map(len, names)) > 40:

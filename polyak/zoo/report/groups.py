@@ -32,8 +32,8 @@ def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
 def in_force(config: Mapping[Any, Any], args: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the settings that a run trained with.
 
-    ``config.yml`` has the tuned ``n_timesteps``, as the Zoo writes it; the one of the command line, where there is one,
-    is in ``args.yml`` only.
+    ``config.yml`` has the tuned ``n_timesteps``, as the Zoo writes it; that of the command line, if any, is in
+    ``args.yml`` only.
     """
     steps = args.get("n_timesteps")
     given = isinstance(steps, int | float) and steps > 0
@@ -47,19 +47,19 @@ def what_counts(config: Mapping[Any, Any], args: Mapping[Any, Any]) -> dict[str,
 
 
 def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the names, in the order of their first use, whose values are not the same everywhere; a lacking one
-    differs from any value."""
+    """Return the names, in the order of their first use, whose values differ; a missing name differs from any value."""
     every = list(settings)
     names = dict.fromkeys(name for one in every for name in one)
     return [name for name in names if len({one.get(name) for one in every}) > 1]
 
 
 def labels(families: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str]:
-    """Name the groups of one algorithm in one environment: the algorithm, and what sets each group apart.
+    """Name the groups of one algorithm in one environment: the algorithm, and the distinguishing settings of each
+    group.
 
     Args:
         families: the settings of each group, by any key.
-        name: the algorithm's name, which is all that a single group needs.
+        name: the algorithm's name, which is the label of a single group.
     """
     if len(families) == 1:
         return dict.fromkeys(families, name)

@@ -32,7 +32,7 @@ class ReportOptions(CommandOptions):
 
 
 def report(options: ReportOptions) -> Path:
-    """Write the page that `options` ask for and return its path.
+    """Write the page that `options` describe and return its path.
 
     Raises ZooError when the folder is wrong or holds no run, or the page cannot be written there.
     """
@@ -78,10 +78,10 @@ def embed_films(data: Json, limit: int) -> None:
 
 
 def render(data: Json, live: bool) -> str:
-    """Return the page for `data`; a `live` one asks its server for what is new every few seconds.
+    """Return the page for `data`; a `live` one requests new data from its server every few seconds.
 
-    The page may run the two programs that it is made with, known by their hashes, and nothing else: text that comes
-    from a log folder cannot become a program.
+    The page's policy permits the two programs that it is made with, by their hashes, and no others: text from a log
+    folder cannot become a program.
     """
     environment, program, plotly = _programs()
     connect = "'self'" if live else "'none'"

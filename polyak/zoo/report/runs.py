@@ -1,4 +1,4 @@
-"""Run folders, found and read for the page. What cannot be read is named, with the reason, and left out."""
+"""Run folders, found and read for the page. Unreadable files are named, with the reason, and left out."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ T = TypeVar("T")
 Columns = dict[str, np.ndarray]
 Problem = dict[str, str]
 
-#: What browsers play, by the end of the file's name.
+#: Types of the videos that browsers play, by suffix.
 FILMS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
-#: What the time of training is split into, and the parts that the logger writes; see `polyak.collecting.time_split`.
+#: Parts of the time of training, and the parts that the logger writes; see `polyak.collecting.time_split`.
 TIME_SPLIT = {"collecting": ("env", "inference", "copy"), "learning": ("sample", "update"), "other": ("other",)}
-#: What curves are called on the page.
+#: Names of the curves on the page.
 NAMES = {"reward": "return", "length": "episode length", "success": "success rate"}
 BY_TIME = ", by time"
 _STEPS, _SECONDS = "time/total_timesteps", "time/time_elapsed"
 _LAST_EPISODES = 100
 _MAX_WARNINGS, _LONGEST_WARNING = 200, 2_000
 _KEPT_POINTS = 5_000
-"""Of a run's curves, while the page is served."""
+"""Largest number of points of a run's curves that are kept while the page is served."""
 _WINDOW = 100
 """Episodes in the moving means of training."""
 
@@ -63,10 +63,9 @@ _WINDOW = 100
 class Run:
     """One run, as the page shows it.
 
-    Fields: ``path`` of its folder; ``name``, the path below the log folder; ``counts``, those of its settings that its
-    seeds share; ``curves`` by name; ``facts`` of the table of runs by column; ``runners``, what is
-    known of those elsewhere; ``films``, the videos; ``problems``:
-    files that could not be read, and why; ``group``, the name of those it belongs with.
+    Fields: ``path`` of its folder; ``name``, the path below the log folder; ``counts``, the settings that its seeds
+    share; ``curves`` by name; ``facts`` of the table of runs by column; ``runners``, the data about remote runners;
+    ``films``, the videos; ``problems``: files that could not be read, and why; ``group``, the name of its group.
     """
 
     path: Path
@@ -86,7 +85,7 @@ class Run:
 
     @property
     def state(self) -> State:
-        """How it stands now."""
+        """The current state of the run."""
         return RunFolder.at(self.path).state
 
     def experiment(self, top: Path) -> str:
@@ -131,14 +130,14 @@ def stamps(folder: Path) -> tuple[Any, ...]:
     """Return how a run stands, and name, time of change and size of each of its files."""
     found = []
     for path in sorted({*folder.glob("*"), *folder.glob("*/*")}):
-        with suppress(OSError):  # gone, or not ours to see: reading it will say so
+        with suppress(OSError):  # gone, or without permission: reading it will report that
             status = path.stat()
             found.append((str(path), status.st_mtime_ns, status.st_size))
     return (RunFolder.at(folder).state, *found)
 
 
 def read_run(path: Path, name: str) -> Run:
-    """Read the run in the folder `path`; `name` is what to call it."""
+    """Read the run in the folder `path`; `name` is its name on the page."""
     folder, problems = RunFolder.at(path), list[Problem]()
 
     def report(file: Path, reason: str) -> None:
@@ -259,9 +258,9 @@ def read_frame(path: Path) -> DataFrame:
 
 
 def runners_in(frame: DataFrame) -> list[dict[str, Any]]:
-    """Return what the newest table of a log says of each runner elsewhere, with its number; empty if there are none.
+    """Return the entries of each remote runner in the newest table of a log, with its number; empty if there are none.
 
-    Raises ValueError if that is no such list.
+    Raises ValueError if the entry is no such list.
     """
     told = frame[BY_RUNNER].dropna().tolist() if BY_RUNNER in frame else []
     if not told:
@@ -342,10 +341,9 @@ def date(seconds: Any) -> str:
 
 
 def time_split(log: Columns) -> dict[str, float]:
-    """Return seconds of each part of `TIME_SPLIT` from the logger's shares, which are of the time since the last row.
+    """Return the seconds of each part of `TIME_SPLIT`, from the logger's shares of the time since the last row.
 
-    Empty without such columns. The clock of the log has whole seconds; the speed that stands beside it says where
-    between two of them a row was written.
+    Empty without such columns. The clock of the log has whole seconds; the logged speed gives the fraction.
     """
     parts = [part for names in TIME_SPLIT.values() for part in names]
     if _SECONDS not in log or not all(f"time/{part}" in log for part in parts):

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 def tune(options: TuneOptions) -> Path:
     """Run a study as `options` say, write its report and return the file with the best settings.
 
-    The study continues from the trials that it has: see `polyak.zoo.tuning.studies`. Ctrl-C ends it early, reports what
-    there is, and exits with status 130; SIGTERM, with 143.
+    The study continues from the trials that it has: see `polyak.zoo.tuning.studies`. Ctrl-C ends it early, reports the
+    trials so far, and exits with status 130; SIGTERM, with 143.
 
     Raises:
-        ZooError: a wrong option, algorithm, environment, setting or space, before anything is written; a study that
-            was begun with another question; no trial that succeeded.
+        ZooError: a wrong option, algorithm, environment, setting or space, before anything is written; a study that was
+            begun with other options; no trial that succeeded.
         ImportError: the extra ``tune`` is missing.
     """
     check_names(options.algo, options.env, options.gym_packages)
@@ -107,7 +107,7 @@ def _check(options: TuneOptions) -> None:
 
 
 def _check_data(options: TuneOptions) -> None:
-    """Refuse what only acting agents need where there is a dataset, and what needs a dataset where there is none."""
+    """Refuse options of acting agents if there is a dataset, and options of datasets if there is none."""
     of_data = ("folds", "metric")
     of_acting = ("seeds", "eval_episodes", "n_eval_envs", "eval_env_kwargs", "n_envs", "vec_env")
     unused, why = (of_acting, "agents do not act") if options.dataset else (of_data, "there is no --dataset")
@@ -136,7 +136,7 @@ def _announce(problem: Problem, study: Study, total: int) -> None:
 
 
 def _report(problem: Problem, study: Study, total: int) -> Path:
-    """Print and write what the study has found; returns the file with the best settings."""
+    """Print and write the results of the study; returns the file with the best settings."""
     options = problem.options
     trials = studies.finished(study)
     states = Counter(trial.state.name.lower() for trial in trials)
@@ -235,7 +235,7 @@ def tune_as_train(options: TrainingOptions) -> Path:
 
 
 def check_no_study(options: TrainingOptions) -> None:
-    """Refuse options of a study without ``--optimize-hyperparameters`` or, where they say which, ``--trial-id``."""
+    """Refuse options of a study without ``--optimize-hyperparameters``, except those that select ``--trial-id``."""
     which = {"trial_id", "storage", "study_name"} if options.trial_id >= 0 else set()
     for item in fields(StudyOptions):
         if item.name not in which and getattr(options, item.name) != default_of(item):

@@ -16,13 +16,13 @@ Value = TypeVar("Value")
 
 
 class Paused(Generic[Value]):
-    """Work in a thread of its own, which never runs at the same time as the thread that resumes it.
+    """Work in its own thread, which never runs at the same time as the thread that resumes it.
 
     A training cannot be suspended in the middle of a rollout from outside; in a thread it just waits. While the work
     runs, the global random generators have its own state, so that it draws the same numbers as alone.
 
     Args:
-        work: called with this object, of which it uses `pause` and, in loops between two pauses, `stopped`.
+        work: called with this object; it calls `pause` and, in loops between two pauses, reads `stopped`.
     """
 
     def __init__(self, work: Callable[[Paused[Value]], None]) -> None:
@@ -34,7 +34,7 @@ class Paused(Generic[Value]):
         self._thread = Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
         self.over = False
         self.stopped = False
-        """Whether the work was asked to end."""
+        """Whether the work was requested to end."""
 
     def resume(self, proceed: bool = True) -> Value | None:
         """Let the work run until its next pause; returns the value of that pause, None when the work is over.
@@ -73,7 +73,7 @@ class Paused(Generic[Value]):
             self._events.put(("end", None))
 
     def pause(self, value: Value) -> bool:
-        """For the work: pass a value, and wait. Returns whether to continue."""
+        """Pass a value from the work, and wait. Returns whether to continue."""
         if self.stopped:
             return False
         state = rng_state()

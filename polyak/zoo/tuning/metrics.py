@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from polyak.experience import Dataset
 
 FQE = "fqe"
-"""The score that fitted Q evaluation gives: what the agent would earn, discounted."""
+"""The score of fitted Q evaluation: the agent's discounted return."""
 SIGNS: Mapping[str, int] = {
     "negative_log_likelihood": -1,
     "action_distance": -1,
@@ -21,22 +21,22 @@ SIGNS: Mapping[str, int] = {
 
 
 def default_metric(algorithm: type[Any]) -> str:
-    """The score for an algorithm: what cloning maximises, and of all others what they would earn."""
+    """Return the score for an algorithm: the objective of cloning, and for all others the estimated return."""
     from polyak.algorithms import registered_as
 
     return "negative_log_likelihood" if registered_as(algorithm) == "bc" else FQE
 
 
 def score_of(model: Any, held_out: Dataset, metric: str, gamma: float, n_updates: int, policy: str) -> float:
-    """What a study maximises, of an agent on held-out episodes.
+    """Return the score of an agent on held-out episodes, which a study maximises.
 
     Args:
         model: the agent.
         held_out: the episodes.
-        metric: `FQE`, or a key of `SIGNS`, whose value is negated where less is better.
+        metric: `FQE`, or a key of `SIGNS`, whose value is negated if less is better.
         gamma: discount of one step, for `FQE`.
         n_updates: gradient steps of `FQE`, which learns from the held-out episodes alone; 0 builds its networks.
-        policy: of `FQE`, by name.
+        policy: name of the policy of `FQE`.
 
     Raises:
         ValueError: the metric does not apply to the agent.

@@ -51,7 +51,7 @@ class Problem:
     n_evaluations: int
     metric: str = ""
     dataset: Dataset | None = None
-    """What trials learn from, and are scored by, instead of acting; ``metric`` says how."""
+    """The data that trials learn from and are scored on, instead of acting; ``metric`` is the score."""
 
     @classmethod
     def build(cls, options: TuneOptions) -> Problem:
@@ -86,7 +86,7 @@ class Problem:
 
     @property
     def storage(self) -> str:
-        """Where the study is kept: the path of a journal, or the URL of a database."""
+        """The storage of the study: the path of a journal, or the URL of a database."""
         return self.options.storage or default_storage(self.options, self.study_name)
 
     @property
@@ -96,7 +96,7 @@ class Problem:
 
     @property
     def objective(self) -> str:
-        """What the scores of a trial's agents come to."""
+        """The statistic over the scores of a trial's agents."""
         return self.options.objective or ("median" if self.dataset is None else "mean")
 
     @cached_property
@@ -122,7 +122,7 @@ class Problem:
 
     @property
     def _asked_of_data(self) -> dict[str, Any]:
-        """The same of a dataset, whose content counts and not its place."""
+        """The properties of a dataset that all trials share: its content, not its path."""
         import numpy as np
 
         assert self.dataset is not None
@@ -144,9 +144,9 @@ class Problem:
         return self.read({**merged(self.base.raw, drawn), **fixed(self.options)}, f"trial {trial.number}", drawn)
 
     def read(self, raw: dict[str, Any], source: str, drawn: Iterable[str] = ()) -> Settings:
-        """Check settings against the algorithm, and set what is the same in all trials.
+        """Check settings against the algorithm, and set the values that all trials share.
 
-        Those called `drawn` are from a space, which is code that the user named or polyak's.
+        The settings in `drawn` come from a space, which is code of the user's or polyak's.
         """
         raw = {**raw, "n_timesteps": self.task.n_timesteps, "n_envs": self.base.n_envs}
         typed = self.base.typed | frozenset(drawn)
@@ -225,7 +225,8 @@ def fixed(options: TuneOptions) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace settings of `base` by those that were drawn; of `policy_kwargs` and their like only what was drawn."""
+    """Replace settings of `base` by those that were drawn; in `policy_kwargs` and the like, only the entries that were
+    drawn."""
     both = {key: {**base[key], **drawn[key]} for key in _MERGED if _are_mappings(base.get(key), drawn.get(key))}
     return {**base, **drawn, **both}
 
@@ -235,7 +236,7 @@ def _are_mappings(*values: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Say whether a value stands in YAML as it is: finite numbers, strings, None, lists and dicts of these."""
+    """Return whether YAML can hold a value: finite numbers, strings, None, lists and dicts of these."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
     if isinstance(value, list):
@@ -276,9 +277,9 @@ def _look_at(
     n_timesteps: int,
     dataset: Dataset | None,
 ) -> tuple[Task, Dataset | None]:
-    """Make one environment to see what it is like, and choose the policy by it if the settings leave that open.
+    """Make one environment to read its spaces, and choose the policy by them if the settings leave it open.
 
-    A dataset takes its spaces; without an environment, those of the dataset count.
+    A dataset gets its spaces; without an environment, those of the dataset are used.
     """
     from gymnasium import spaces
 

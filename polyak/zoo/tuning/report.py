@@ -31,7 +31,7 @@ def best_trial(study: Study) -> FrozenTrial | None:
 
 
 def settings_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the settings that a trial was trained with; ZooError if it never came so far."""
+    """Return the settings that a trial was trained with; ZooError if it ended before they were drawn."""
     settings = trial.user_attrs.get("settings")
     if settings is None:
         raise ZooError(
@@ -43,7 +43,7 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
 def setting_lines(settings: dict[str, Any]) -> list[str]:
     """Return the settings that a trial was trained with as lines of YAML, as `polyak train` takes them.
 
-    What Optuna draws is another thing: exponents of two, places in a list, 1 - gamma.
+    Optuna draws other numbers: exponents of two, places in a list, 1 - gamma.
     """
     return [f"    {line}" for line in write_yaml(settings).splitlines()]
 
@@ -57,9 +57,9 @@ def write_settings(path: Path, study: Study, trial: FrozenTrial, env: str) -> No
 
 
 def write_table(path: Path, study: Study) -> None:
-    """Write one row a trial: number, value, dates, what Optuna drew, settings, attributes and state.
+    """Write one row per trial: number, value, dates, Optuna's draws, settings, attributes and state.
 
-    ``params_*`` is what Optuna drew; ``settings_*`` what `polyak train` takes, where it is not the same in all trials.
+    ``params_*`` are Optuna's draws; ``settings_*`` the options of `polyak train` that differ between trials.
     """
     import pandas as pd
 
@@ -102,7 +102,7 @@ def write_plots(path: Path, study: Study) -> list[str]:
 
 
 def _best_settings(study: Study) -> str:
-    """The best trial in the units of `polyak train`, and what the plots call by other names."""
+    """Return the best trial in the units of `polyak train`, and the plots' other names of its settings."""
     best = best_trial(study)
     if best is None:
         return ""

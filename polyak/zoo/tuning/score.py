@@ -30,18 +30,18 @@ def score(returns: Sequence[np.ndarray], objective: str) -> float:
 
 
 def hopeful_score(returns: Sequence[np.ndarray], objective: str, confidence: float) -> float:
-    """The upper end of a one-sided interval of :func:`score`.
+    """Return the upper end of a one-sided interval of :func:`score`.
 
-    With several seeds it says how far the score of S others may lie above this one: score + t s / sqrt(S), with the
-    standard deviation s of the seeds' means and the quantile t of Student's distribution with S - 1 degrees of freedom.
-    The error of a median is sqrt(pi / 2) times that of a mean (of normal values, and of more than two). With one seed
-    the same is done with its episodes, which shows how well this agent was measured, but not how well others would do.
-    One episode of one seed has no interval.
+    With several seeds it bounds the score of S others: score + t s / sqrt(S), with the standard deviation s of the
+    seeds' means and the quantile t of Student's distribution with S - 1 degrees of freedom. The error of a median is
+    sqrt(pi / 2) times that of a mean (of normal values, and of more than two). With one seed its episodes are used,
+    which measures the precision for this agent, but not how well others would do. One episode of one seed has no
+    interval.
 
     Args:
-        returns: as in :func:`score`.
-        objective: as in :func:`score`.
-        confidence: how sure one is that the true score lies below; 0.5 gives the score itself.
+        returns: see :func:`score`.
+        objective: see :func:`score`.
+        confidence: probability that the true score is below the bound; 0.5 gives the score itself.
     """
     values = np.array([np.mean(episodes) for episodes in returns]) if len(returns) > 1 else np.asarray(returns[0])
     n = len(values)

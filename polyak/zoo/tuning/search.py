@@ -20,14 +20,14 @@ _BOUNDS = "upper_bounds"
 def make_sampler(name: str, seed: Sequence[int], n_startup_trials: int, parallel: bool = False) -> BaseSampler:
     """Make the sampler called `name`.
 
-    A sampler is made for each trial, with a seed that names the study's seed, the process and the trials before
-    it. So a study that is taken up again draws what it would have drawn, and two processes never draw the same.
+    A sampler is made for each trial, with a seed derived from the study's seed, the process and the number of earlier
+    trials. So a continued study draws the same values as an uninterrupted one, and two processes never draw the same.
 
     Args:
         name: ``"tpe"`` (also ``"auto"``), ``"random"``, ``"cmaes"`` or ``"gp"``.
         seed: whole numbers, mixed into one.
         n_startup_trials: trials drawn at random first.
-        parallel: let TPE keep away from what other processes try at this moment.
+        parallel: let TPE avoid the values that other processes are trying.
     """
     import numpy as np
     from optuna import samplers
@@ -79,11 +79,11 @@ def report(trial: Trial, step: int, value: float, bound: float) -> None:
 
 
 def should_prune(study: Study, trial: Trial) -> bool:
-    """Ask the study's pruner about the trial with the upper confidence bounds as its values.
+    """Return whether the study's pruner would prune the trial, with its upper confidence bounds as values.
 
     So a trial is pruned only if even its upper bound, at the chosen confidence, is below the pruner's threshold;
-    unlucky seeds or episodes alone are not enough. Median and percentile compare with the plain scores of other
-    trials. Halving and hyperband keep in each rung the value that a trial came with, so there bounds meet bounds.
+    unlucky seeds or episodes alone are not enough. Median and percentile compare with the plain scores of other trials.
+    Halving and hyperband keep the value of a trial in each rung, so they compare bounds with bounds.
     """
     frozen = next(other for other in study.get_trials(deepcopy=False) if other.number == trial.number)
     return study.pruner.prune(study, hopeful(frozen))

@@ -33,7 +33,7 @@ SIGN_OF_LIFE = 20.0
 GIVEN_UP = 240.0
 """Seconds without one after which its process is taken for dead, wherever it ran."""
 MOST_RETRIES = 2
-"""Retries of a trial whose process died: one that exhausts the memory would do so each time."""
+"""Retries of a trial whose process died: one that exhausts the memory would die each time."""
 
 _WORKER, _LOST, _SURPLUS, _RETRIES, _REASON = "worker", "lost", "surplus", "retries", "reason"
 _DATABASES = ("sqlite", "mysql", "postgresql", "mssql", "oracle")
@@ -121,15 +121,15 @@ def _mend(path: Path, lock: Any) -> None:
 
 
 def open_study(storage: BaseStorage, name: str, asked: dict[str, Any]) -> Study:
-    """Make the study `name`, or take it up again if it asks for the same.
+    """Make the study `name`, or continue it if its options are the same.
 
     Args:
-        storage: where it is kept.
-        name: of the study.
-        asked: what all its trials have in common, as plain data by option; kept with the study.
+        storage: the storage of the study.
+        name: name of the study.
+        asked: the options that all its trials share, as plain data; stored with the study.
 
     Raises:
-        ZooError: the study that there is asks for something else.
+        ZooError: the existing study has other options.
     """
     import optuna
 
@@ -148,7 +148,7 @@ def open_study(storage: BaseStorage, name: str, asked: dict[str, Any]) -> Study:
 
 
 def load_study(storage: BaseStorage, name: str) -> Study:
-    """Load a study that exists; ZooError says which there are."""
+    """Load a study that exists; a ZooError lists the existing ones."""
     import optuna
 
     try:
@@ -174,10 +174,10 @@ def finished(study: Study) -> list[FrozenTrial]:
 
 
 def next_trial(study: Study, total: int) -> Trial | None:
-    """Begin a trial, one that waits if there is one; None if `total` trials count already.
+    """Begin a trial, a waiting one if there is one; None if `total` trials count already.
 
-    Several processes may look at the same moment, see one place left and each begin a trial. Trials are numbered one
-    after the other, so all agree which of them has the place; the others mark theirs as surplus and give it up.
+    Several processes may read the same state, with one place left, and each begin a trial. Trials are numbered
+    consecutively, so all agree which of them has the place; the others mark theirs as surplus and end it.
     """
     from optuna.trial import TrialState
 
@@ -213,7 +213,7 @@ def first_reason(study: Study) -> str:
 
 @contextmanager
 def signs_of_life(trial: Trial, task: str = "") -> Iterator[None]:
-    """While the block runs, say with the trial, again and again, which process works at it, in which `task` of Ray."""
+    """While the block runs, repeatedly record in the trial the process that works at it, and its `task` of Ray."""
 
     def sign() -> None:
         process = {"host": socket.gethostname(), "pid": os.getpid(), "seen": time.time()}
@@ -221,7 +221,7 @@ def signs_of_life(trial: Trial, task: str = "") -> Iterator[None]:
 
     def keep_signing() -> None:
         while not over.wait(SIGN_OF_LIFE):
-            with suppress(Exception):  # the storage may be away for a moment; the trial itself will notice if for long
+            with suppress(Exception):  # the storage may be unavailable; the trial detects a long outage itself
                 sign()
 
     over = Event()
@@ -236,7 +236,7 @@ def signs_of_life(trial: Trial, task: str = "") -> Iterator[None]:
 
 
 def any_unsigned(study: Study) -> bool:
-    """Whether a trial runs of which it is not known yet which process works at it."""
+    """Whether a running trial has not recorded its process yet."""
     from optuna.trial import TrialState
 
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -244,11 +244,11 @@ def any_unsigned(study: Study) -> bool:
 
 
 def reclaim(study: Study, task: str = "") -> int:
-    """Let the trials of processes that died wait to be tried again; returns how many there were.
+    """Queue the trials of processes that died for a retry; returns their number.
 
     Args:
-        study: whose trials.
-        task: one of Ray that is known to have died.
+        study: the study of the trials.
+        task: a task of Ray that has died.
     """
     from optuna.trial import TrialState
 
@@ -287,7 +287,7 @@ def _task_of(trial: FrozenTrial) -> str:
 
 
 def _is_dead(trial: FrozenTrial) -> bool:
-    """Whether the process that works at a running trial is gone, or has not been heard of for long."""
+    """Whether the process of a running trial has ended, or has not been active for long."""
     worker = trial.user_attrs.get(_WORKER)
     if worker is None:  # died, or is about to sign, between its beginning and its first sign
         began = trial.datetime_start
@@ -309,7 +309,7 @@ _OPTIMIZERS = {("cmaes._cma", "CMA"), ("cmaes._sepcma", "SepCMA"), ("cmaes._cmaw
 
 
 class _OptimizersOnly(pickle.Unpickler):
-    """Finds what a pickled optimizer of the package cmaes is made of, and nothing else."""
+    """Finds the classes in a pickled optimizer of the package cmaes, and no others."""
 
     def find_class(self, module: str, name: str, /) -> Any:
         if (module, name) in _OPTIMIZERS | _ARRAYS:

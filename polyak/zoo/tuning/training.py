@@ -53,7 +53,7 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
 
     Raises:
         Pruned: a report was not good enough for the study's pruner.
-        Exception: whatever training raised; ValueError if a score is not finite.
+        Exception: any error of training; ValueError if a score is not finite.
     """
     options = problem.options
     settings = problem.propose(trial)
@@ -107,7 +107,7 @@ class TrialRun:
     log_folder: Path | None
 
     def run(self, turn: Paused[EvaluationResult]) -> None:
-        """Train, and pause with the result of each evaluation; ends early if asked to stop."""
+        """Train, and pause with the result of each evaluation; ends early if requested."""
         options, problem = self.problem.options, self.problem
         kwargs = problem.env_kwargs
         eval_kwargs = {**kwargs, **parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs")}
@@ -159,7 +159,7 @@ class Fold(TrialRun):
     held_out: Dataset
 
     def run(self, turn: Paused[EvaluationResult]) -> None:
-        """Train, and pause with the score of each evaluation; ends early if asked to stop."""
+        """Train, and pause with the score of each evaluation; ends early if requested."""
         self.learn(self.model_in(self.learned), self.held_out, turn)
 
     def evaluate(self, model: Any, env: Any, number: int) -> EvaluationResult:
@@ -170,7 +170,7 @@ class Fold(TrialRun):
 
 
 class TrialEvaluations(BaseCallback):
-    """Evaluates an agent as it learns, hands over each result, and ends training when asked to or at its budget."""
+    """Evaluates an agent as it learns, passes on each result, and ends training on request or at its budget."""
 
     _reads_locals = False
 

@@ -39,7 +39,7 @@ def take_part(problem: Problem, total: int, worker: int = 0) -> None:
 
 
 def _try_one(study: Study, problem: Problem, total: int, worker: int, task: str = "") -> list[str] | None:
-    """Run a trial, if the study has room for one. -> what to say of it"""
+    """Run a trial, if the study has room for one; returns the lines to print."""
     options = problem.options
     if options.sampler == "cmaes":
         studies.check_optimizers(study)
@@ -65,7 +65,7 @@ def open_study(problem: Problem) -> Study:
 
 
 def hopeless(study: Study) -> bool:
-    """Whether many trials have ended and all of them failed."""
+    """Return whether many trials have ended and all of them failed."""
     from optuna.trial import TrialState
 
     trials = studies.finished(study)
@@ -73,7 +73,7 @@ def hopeless(study: Study) -> bool:
 
 
 def _run(study: Study, trial: Trial, problem: Problem, task: str) -> list[str]:
-    """Run one trial and keep how it ended; what goes wrong in it does not stop the study. -> what to say of it"""
+    """Run one trial and record how it ended; its errors do not stop the study. Returns the lines to print."""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
@@ -165,10 +165,10 @@ def _end_with_the_parent() -> None:
 
 
 def run_on_ray(problem: Problem, total: int) -> None:
-    """Let tasks of Ray run the trials of a study until it has `total`, each of them one.
+    """Let tasks of Ray run the trials of a study until it has `total`, one trial each.
 
-    ``options.n_jobs`` of them are there at a time, or as many as the cluster has room for now. The trial of a task that
-    died waits to be tried again, as those of other processes do.
+    ``options.n_jobs`` of them run at a time, or as many as the cluster has room for now. The trial of a task that died
+    is queued for a retry, like those of other processes.
 
     Raises:
         ZooError: the cluster has no room for one; or a task could not begin.
@@ -190,7 +190,7 @@ def run_on_ray(problem: Problem, total: int) -> None:
 
 
 def _follow(ray: Any, begin: Callable[[int, str], Any], study: Study, total: int, at_once: int) -> None:
-    """Begin tasks as long as trials are wanted, say what comes of each, and take back what was lost with one."""
+    """Begin tasks while trials are needed, print the result of each, and retry the trials of lost ones."""
     command, begun, is_full = uuid4().hex[:8], 0, False
     tasks: dict[Any, str] = {}
     try:
@@ -216,11 +216,11 @@ def _follow(ray: Any, begin: Callable[[int, str], Any], study: Study, total: int
 
 
 def _result(ray: Any, reference: Any, study: Study, name: str) -> list[str] | None:
-    """What a task says of its trial; ``None``: the study had no room for one."""
+    """Return a task's lines about its trial; ``None`` if the study had no room for one."""
     try:
         found: list[str] | None = ray.get(reference)
         return found
-    except ray.exceptions.RayTaskError as error:  # of the command, not of a trial
+    except ray.exceptions.RayTaskError as error:  # an error of the command, not of a trial
         raise ZooError(f"a trial could not begin on Ray: {error.cause}") from error
     except ray.exceptions.RayError as error:
         lost = studies.reclaim(study, name)
@@ -228,10 +228,10 @@ def _result(ray: Any, reference: Any, study: Study, name: str) -> list[str] | No
 
 
 def _in_a_task(options: TuneOptions, total: int, folder: str, number: int, name: str) -> list[str] | None:
-    """One trial, in a process of Ray. -> what to say of it; ``None``: the study has no room for one"""
+    """Run one trial, in a process of Ray; returns the lines to print, or ``None`` if the study has no room for one."""
     from polyak.learning.engine.threads import chosen_threads
 
-    if not options.working_dir and os.path.isdir(folder):  # paths are of there; a working_dir is where Ray has put it
+    if not options.working_dir and os.path.isdir(folder):  # paths are relative to it; Ray sets it for a working_dir
         os.chdir(folder)
     studies.need_optuna()
     with chosen_threads(options.num_threads):

@@ -4,10 +4,6 @@ They show that the parts are open: conformance tests them like those of the regi
 """
 
 TOYS = {
-    "toy_cloning": "tests.laws.toys.cloning:Cloning",
-    "toy_conservative": "tests.laws.toys.conservative:ConservativeSAC",
-    "toy_masked": "tests.laws.toys.masked:MaskedA2C",
-    "toy_nim": "tests.laws.toys.nim:NimSearch",
     "toy_recurrent": "tests.laws.toys.recurrent:RecurrentA2C",
     "toy_table": "tests.laws.toys.table:QTable",
 }

@@ -49,8 +49,8 @@ class ModulePolicy(ActorCriticPolicy):
     """The policy and state values of a module that is taken apart.
 
     Args:
-        observation_space: what it reads.
-        action_space: what it chooses from.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         module_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         catalog_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         model_config: see :func:`~polyak.compat.rllib_face.models.parts.built`.

@@ -63,8 +63,8 @@ class CloningModulePolicy(WholeModulePolicy):
     """A module as :class:`~polyak.algorithms.bc.BC` trains it, which is called whole.
 
     Args:
-        observation_space: what it reads.
-        action_space: what it chooses from.
+        observation_space: space of the observations.
+        action_space: space of the actions.
         stochastic: its distribution is learned by the likelihood of recorded actions, and acted by: always.
         options: those of :class:`~polyak.compat.rllib_face.models.actor_critics.WholeModulePolicy`.
 

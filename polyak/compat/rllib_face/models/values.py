@@ -154,7 +154,7 @@ class ModuleValuePolicy(ValuePolicy):
     """Acts greedily by the action values of a module, and keeps a lagging copy of it.
 
     Args:
-        observation_space: what it reads.
+        observation_space: space of the observations.
         action_space: a Discrete.
         module_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         catalog_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.

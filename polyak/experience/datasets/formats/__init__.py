@@ -1,4 +1,4 @@
-"""Files that datasets are read from and written to: one module for each format, and the table of them."""
+"""The file formats of datasets: one module for each, and a table of them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from polyak.experience.datasets.formats.source import Source, damage_named, is_f
 
 
 class Format(NamedTuple):
-    """How files of one kind are known, read and written."""
+    """Functions that recognise, read and write files of one format."""
 
     recognises: Callable[[Source], bool]
-    """Whether it is such a file, by what it holds."""
+    """Whether a file has this format, by its content."""
     read: Callable[[Source], RecordedData]
     write: Callable[[RecordedData, Path], None] | None = None
     suffixes: tuple[str, ...] = ()
-    """Of the names of the files that are written in it."""
+    """Suffixes of the files that are written in this format."""
     is_table: bool = False
-    """Whether it has columns, which may have any names if :class:`Source` says what they are."""
+    """Whether the format has columns, which may have any names if :class:`Source` maps them."""
 
 
 FORMATS: dict[str, Format] = {
@@ -37,7 +37,7 @@ FORMATS: dict[str, Format] = {
     "d3rlpy": Format(d3rlpy.recognises, d3rlpy.read),
     "replay": Format(replay.recognises, replay.read),
 }
-"""In the order in which files are asked for."""
+"""The formats, in the order in which they are tried."""
 
 
 def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
@@ -80,15 +80,15 @@ def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
 
 
 def write(recording: RecordedData, path: Any, format: str | None = None) -> Path:
-    """Write a file or folder, which appears only once it is whole.
+    """Write a file or folder, which is renamed to its path once it is complete.
 
     Args:
-        recording: what to write.
-        path: where to; ``.npz`` is added where there is no suffix and no format is given.
-        format: one of those that can be written; None: as the suffix of ``path`` says.
+        recording: the data to write.
+        path: its path; ``.npz`` is added if there is no suffix and no format is given.
+        format: one of those that can be written; None: by the suffix of ``path``.
 
     Returns:
-        where it is.
+        the path of the file or folder.
 
     Raises:
         DatasetError: the format cannot hold it.
@@ -102,7 +102,7 @@ def write(recording: RecordedData, path: Any, format: str | None = None) -> Path
 
 
 def target_of(path: Any, format: str | None = None) -> tuple[Path, str]:
-    """Where :func:`write` writes to, and in which format.
+    """Returns the path and the format that :func:`write` uses.
 
     Raises:
         ValueError: no such format, or none with that suffix.

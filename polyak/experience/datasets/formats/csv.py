@@ -49,7 +49,7 @@ def _narrowed(column: np.ndarray) -> np.ndarray:
 
 
 def write(recording: RecordedData, path: Path) -> None:
-    """A table without what a table cannot say: spaces are derived again when it is read."""
+    """Write a table. It cannot hold spaces, which are derived again when it is read."""
     frame = frame_of(recording)
     exact = {name: np.float64 for name, dtype in frame.dtypes.items() if dtype.kind == "f"}
     with unfinished(path) as at:

@@ -20,7 +20,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source) -> RecordedData:
-    """All episodes, one after the other."""
+    """Read all episodes, in order."""
     observations: list[Any] = []
     actions, rewards, ends, terminated = [], [], [], []
     with hdf5.opened(source.path, str(source)) as file:
@@ -41,7 +41,7 @@ def read(source: Source) -> RecordedData:
 
 
 def _count(file: Any, source: Source) -> int:
-    """How many episodes there are: as many as the file says, which must have their actions."""
+    """Returns the number of episodes in the file, after checking it against the number of arrays."""
     said = hdf5.array(file["num_episodes"])
     number = int(said) if said.shape == () and said.dtype.kind in "iu" else 0
     if not 0 < number <= len(file):

@@ -23,7 +23,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source) -> RecordedData:
-    """All arrays of the file; those in ``infos`` become columns."""
+    """Read all arrays of the file; those in ``infos`` become columns."""
     arrays: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     library = hdf5.h5py()

@@ -88,15 +88,15 @@ def _array(column: np.ndarray) -> np.ndarray:
 
 
 def recording_of_columns(columns: Mapping[Any, np.ndarray], source: Source) -> RecordedData:
-    """A table with a row for each step, whose columns have names of :data:`~polyak.experience.datasets.named.NAMES`,
-    or are what ``source`` says.
+    """Converts a table with a row for each step, whose columns have names of
+    :data:`~polyak.experience.datasets.named.NAMES`, or names that ``source`` maps.
 
     Args:
         columns: name -> [rows], all of equal length.
-        source: where they come from.
+        source: the origin of the table.
 
     Raises:
-        DatasetError: it is none, or the data cannot be learned from.
+        DatasetError: the table is empty or has other columns, or the data cannot be learned from.
     """
     if not len(next(iter(columns.values()), ())):
         raise DatasetError(f"{source} has no rows.")
@@ -108,7 +108,7 @@ def recording_of_columns(columns: Mapping[Any, np.ndarray], source: Source) -> R
 
 
 def _meaning(name: str) -> str | None:
-    """What a column is read as, by its usual name."""
+    """Returns the meaning of a column by its usual name."""
     match = _INDEXED.fullmatch(name)
     return MEANING.get((name if match is None else match.group(1)).partition(":")[0].lower())
 
@@ -129,7 +129,7 @@ def _check_numbers(name: Any, column: np.ndarray, meaning: str | None, source: s
 
 
 def _nested(columns: Mapping[str, np.ndarray], source: str) -> dict[str, Any]:
-    """Arrays by their names, and dicts of those whose names have a key."""
+    """Groups columns into arrays by name, and into dicts of arrays where names have a key."""
     nested: dict[str, Any] = {}
     for name, array in _gathered(columns, source).items():
         base, _, key = name.partition(":")
@@ -163,7 +163,7 @@ def _gathered(columns: Mapping[str, np.ndarray], source: str) -> dict[str, np.nd
 
 
 def _shape(name: str, places: Set[tuple[int, ...]], source: str) -> tuple[int, ...]:
-    """Of the array whose places these are; the places that they leave out are never all written down."""
+    """Returns the shape of the array that has these places, after checking that none is missing."""
     if len({len(place) for place in places}) > 1:
         raise DatasetError(f"{source} has columns {name}_* with different numbers of indices: rename some.")
     shape = tuple(max(lengths) + 1 for lengths in zip(*places, strict=True))

@@ -1,9 +1,8 @@
-"""HDF5 files, looked over before anything in them is read.
+"""HDF5 files, checked before anything in them is read.
 
-Such a file may name others: by external links, by arrays that are stored outside, by virtual ones that are put together
-from elsewhere. All of these are refused, wherever they stand, so that a file brings what is in it and nothing else.
-What its arrays would fill must keep within :mod:`~polyak.envs.reading.limits`: chunks that were never written take no
-room on disk.
+Such a file may refer to others: by external links, by arrays that are stored outside, by virtual arrays composed of
+other files. All of these are refused at any depth, so that only the file's own content is read. The size of its arrays
+in memory must keep within :mod:`~polyak.envs.reading.limits`: chunks that were never written take no room on disk.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _NUMBERS = "biufc"
 
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[Any]:
-    """The file at ``path``, checked as a whole.
+    """Opens the file at ``path``, after checking all of it.
 
-    Whatever goes wrong within the block because the file is damaged becomes one kind of error.
+    Errors within the block that a damaged file causes become a DatasetError.
 
     Raises:
         DatasetError: it is damaged, names other files, or claims too much; the message begins with ``what``.
@@ -43,7 +42,7 @@ def opened(path: Path, what: str) -> Iterator[Any]:
 
 
 def names(path: Path, what: str) -> frozenset[str]:
-    """The names at the top of the file at ``path``; what they stand for is not looked at.
+    """Returns the names at the top level of the file at ``path``; their objects are not read.
 
     Raises:
         DatasetError: it is damaged.
@@ -68,7 +67,7 @@ def _damage_named(what: str) -> Iterator[None]:
 
 
 class _Survey:
-    """What a file holds, by its links and headers alone."""
+    """Checks the content of a file by its links and headers alone."""
 
     def __init__(self, library: Any, what: str, size: int) -> None:
         self.library, self.what, self.size = library, what, size
@@ -118,7 +117,8 @@ class _Survey:
 
 
 def array(dataset: Any) -> np.ndarray:
-    """All of a dataset; of one that holds no numbers an empty array of objects, which nothing can be learned from."""
+    """Reads a whole array; returns an empty array of objects, from which nothing can be learned, if it holds no
+    numbers."""
     if dataset.shape is None or dataset.dtype.kind not in _NUMBERS:
         return np.empty(0, object)
     return np.asarray(dataset[()])

@@ -1,7 +1,7 @@
 """LeRobot's folders: ``meta/info.json``, and ``data/chunk-*/*.parquet`` with a row for each step.
 
 Observations are ``observation.state`` alone, or a dict of all columns ``observation.*`` that are numbers. Films and
-images are not read. ``next.done`` and ``next.truncated`` say how steps end, ``episode_index`` where.
+images are not read. ``next.done`` and ``next.truncated`` mark how episodes end, ``episode_index`` where.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source) -> RecordedData:
-    """All episodes, in their order."""
+    """Read all episodes, in order."""
     libraries()
     what = f"{source}: its {ABOUT.as_posix()}"
     with (source.path / ABOUT).open("rb") as file:
@@ -62,7 +62,7 @@ def read(source: Source) -> RecordedData:
 
 
 def _files(source: Source) -> Iterator[dict[str, np.ndarray]]:
-    """Of each file, the columns that are numbers."""
+    """Yields the numeric columns of each file."""
     for path in sorted((source.path / "data").glob("chunk-*/*.parquet")):
         what = f"path={str(path)!r}"
         with damage_named(what):
@@ -92,5 +92,5 @@ def _arrays(columns: dict[str, np.ndarray], rows: int, source: str) -> dict[str,
 
 
 def _is_one(name: str, array: np.ndarray) -> bool:
-    """Whether [N, 1] stands for one number of each step; an action does if it is a choice."""
+    """Whether [N, 1] holds one number of each step; for an action it does if it is a choice."""
     return name != "action" or array.dtype.kind in "iu"

@@ -1,7 +1,7 @@
 """Minari's datasets: folders of episodes with T + 1 observations, read and written by its own library.
 
-A dataset is named by its folder, or by its id (``pointmaze/umaze-v2``), which is looked up among those on this machine
-and, if it is not there, asked for in the net.
+A dataset is named by its folder, or by its id (``pointmaze/umaze-v2``), which is looked up on this machine first, and
+downloaded if it is missing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def recognises(source: Source) -> bool:
 
 
 def _folder(source: Source) -> Path | None:
-    """Where the metadata are."""
+    """Returns the folder of the metadata; ``None`` if there is none."""
     path = source.path
     around = (path / _DATA, path) if path.is_dir() else (path.parent,) if "episode_0" in source.keys else ()
     return next((folder for folder in around if (folder / _ABOUT).is_file()), None)
@@ -51,7 +51,7 @@ def _folder(source: Source) -> Path | None:
 
 
 def read(source: Source) -> RecordedData:
-    """All episodes; infos that are numbers for each step of every episode become columns."""
+    """Read all episodes; infos that are numbers for each step of every episode become columns."""
     minari = _minari()
     folder = _folder(source)
     if folder is None:
@@ -77,10 +77,10 @@ def read(source: Source) -> RecordedData:
 
 
 def _download(minari: Any, name: str) -> None:
-    """Fetch a dataset into the folder where Minari looks.
+    """Download a dataset into Minari's folder.
 
     Raises:
-        DatasetError: there is none of that id, or no way to where it is kept.
+        DatasetError: there is no dataset of that id, or its server cannot be reached.
     """
     try:
         _check_reachable()
@@ -134,10 +134,10 @@ def _columns(infos: list[dict[str, Any]], lengths: list[int]) -> dict[str, np.nd
 
 
 def write(recording: RecordedData, path: Path) -> None:
-    """A folder, which Minari knows by its id if it lies where Minari looks.
+    """Write a folder. Minari finds it by its id if it is in Minari's own folder.
 
     Raises:
-        DatasetError: the folder's name is none that Minari takes.
+        DatasetError: Minari does not accept the folder's name.
     """
     minari = _minari()
     from minari.data_collector import EpisodeBuffer
@@ -177,7 +177,7 @@ def _buffer(kind: Any, number: int, episode: Episode) -> Any:
 
 
 def _nested(observations: Any) -> Any:
-    """``{"camera/left": x}`` as ``{"camera": {"left": x}}``: a slash stands for a folder in Minari's files."""
+    """Nests ``{"camera/left": x}`` as ``{"camera": {"left": x}}``: a slash separates folders in Minari's files."""
     if not isinstance(observations, dict):
         return observations
     nested: dict[str, Any] = {}
@@ -201,7 +201,7 @@ def _nested_space(space: Any) -> Any:
 
 
 def _spec(env_id: str | None) -> EnvSpec | None:
-    """What an environment is registered as, if it is."""
+    """Returns the registered spec of an environment; ``None`` if there is none."""
     try:
         return None if env_id is None else find_spec(env_id)
     except GymnasiumError:

@@ -1,4 +1,4 @@
-"""What Minari's library reads without a doubt is looked over before it gets to see it."""
+"""Checks of the data that Minari's library reads without checking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(folder: Path, what: str) -> None:
     """Refuse a folder whose description, or data, would take more memory than its files can rightly fill.
 
     Raises:
-        DatasetError: it does; or it names other files, is damaged, or does not say its spaces.
+        DatasetError: it does; or it refers to other files, is damaged, or lacks its spaces.
     """
     try:
         about = _description(folder, what)
@@ -53,7 +53,8 @@ def _description(folder: Path, what: str) -> dict[str, Any]:
 
 
 def _check_space(text: Any, what: str) -> None:
-    """A shape stands for as many numbers; an honest description has each of them, as a bound."""
+    """Check that a description has a bound for each number of its shape, so that a small text cannot claim a large
+    array."""
     if not isinstance(text, str):
         raise DatasetError(f"{what} is {text!r:.80}, not the text that Minari writes.")
     waiting = [plain_json.parse_object(text, what)]
@@ -69,7 +70,7 @@ def _check_space(text: Any, what: str) -> None:
 
 
 def _check_images(file: Any, size: int, what: str) -> None:
-    """Images that were compressed one by one say their sizes at their beginnings."""
+    """Check the sizes of images that were compressed one by one, which their first bytes hold."""
     library, needed = hdf5.h5py(), 0
 
     def count(name: str, item: Any) -> None:
@@ -99,7 +100,7 @@ def _pixels(content: Any) -> int:
 
 
 def _check_tables(folder: Path, episodes: int, what: str) -> None:
-    """Of Minari's other formats: a folder of tables for each episode."""
+    """Check Minari's other formats: a folder of tables for each episode."""
     from pyarrow import ArrowException, parquet
 
     for number in range(episodes):

@@ -30,7 +30,7 @@ from polyak.writing import replacing
 VERSION = 1
 ALIGNMENT = 64
 SHARE = 0.25
-"""Of the free memory: larger files are left where they are."""
+"""Share of the free memory: arrays of larger files are left on disk."""
 _DESCRIPTION = "dataset.json"
 _LOCAL_HEADER, _ZIP64_FIELD, _PADDING_FIELD = 30, 20, 0xD935  # bytes of each; the number that zip aligners use
 

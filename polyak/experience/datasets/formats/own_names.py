@@ -1,4 +1,4 @@
-"""Tables whose columns have names of the user's own: which of them are the observations, which the actions ..."""
+"""Tables with column names of the user's choice: their mapping to observations, actions ..."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyak.experience.datasets.episodes import DatasetError
 from polyak.suggestions import did_you_mean
 
 Columns = str | Sequence[str] | Mapping[str, str | Sequence[str]]
-"""One column, which has a number for each step; several, which are an array; or, of Dict observations, key -> those."""
+"""One column, a number for each step; several columns, an array; or, for Dict observations, a dict of these."""
 
 USUAL = {
     "observations": "obs",
@@ -22,15 +22,15 @@ USUAL = {
     "episodes": "episode",
     "steps": "step",
 }
-"""What columns may be said to be -> the usual name of such."""
+"""The arguments that map columns -> the usual name of such columns."""
 
 
 def check(columns: Mapping[str, Any]) -> None:
-    """Refuse what is none of :data:`USUAL`, or does not name columns.
+    """Refuse arguments that are not in :data:`USUAL`, or do not name columns.
 
     Raises:
-        TypeError: an argument that there is not.
-        DatasetError: its value is neither a name nor some.
+        TypeError: an unknown argument.
+        DatasetError: its value is neither a name nor a list of names.
     """
     for name, given in columns.items():
         if name not in USUAL:
@@ -46,10 +46,10 @@ def check(columns: Mapping[str, Any]) -> None:
 
 
 def renamed(table: Iterable[Any], columns: Mapping[str, Columns], source: str) -> dict[Any, str]:
-    """The name of each column of a table -> its usual name, where ``columns`` say what it is.
+    """Returns the usual name of each column of a table, as ``columns`` map them.
 
     Raises:
-        DatasetError: there is no such column, one is said to be two things, or another has its usual name already.
+        DatasetError: there is no such column, one is named twice, or another one has its usual name already.
     """
     names = {str(name): name for name in table}
     usual: dict[str, str] = {}

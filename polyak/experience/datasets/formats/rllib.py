@@ -3,7 +3,7 @@
 - episodes: a column ``item`` of msgpack, an episode or a piece of one in each row;
 - columns: a row for each step, with ``obs``, ``actions``, ``rewards``, ``new_obs``, ``terminateds``, ``truncateds`` and
   ``eps_id``, whose values are numbers, lists of them, or arrays that were packed (pickled, LZ4, base64);
-- sample batches of the old stack: an object in each line, with the same names and a list or a packed array for each.
+- sample batches of the old stack: an object in each line, with a list or a packed array under each of these names.
 
 No pickle is run: packed arrays are read as :mod:`polyak.compat.sb3_face.files.unpickle` reads Stable-Baselines3's.
 """
@@ -29,7 +29,7 @@ from polyak.envs.reading import plain_json
 from polyak.envs.reading.limits import allowed, check_unpacked
 from polyak.experience.datasets.episodes import DatasetError, RecordedData
 from polyak.experience.datasets.formats.own_names import USUAL
-from polyak.experience.datasets.formats.parquet import libraries
+from polyak.experience.datasets.formats.parquet import is_number, libraries, table_of
 from polyak.experience.datasets.formats.source import Source, damage_named
 from polyak.experience.datasets.named import numeric, recording_of
 
@@ -47,7 +47,7 @@ NAMES = {
 }
 """RLlib's names -> those of a dataset's arguments."""
 IDLE = frozenset(["infos", "agent_id", "module_id", "agent_index", "unroll_id", "type", "count", "weights_seq_no"])
-"""What is not read."""
+"""Columns that are not read."""
 _BATCH = re.compile(rb'^\s*\{.{0,200}?"type"\s*:\s*"(SampleBatch|MultiAgentBatch)"', re.DOTALL)
 _SUFFIXES = (".parquet", ".pq", ".json", ".jsonl")
 
@@ -55,7 +55,7 @@ Rows = dict[str, Any]
 """RLlib's name -> [N, ...], or a dict of such."""
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
+# -- detection ---------------------------------------------------------------------------------------------------------
 
 
 def recognises(source: Source) -> bool:
@@ -82,12 +82,12 @@ def kind(source: Source) -> str | None:
     if "item" in types and (pa.types.is_binary(types["item"]) or pa.types.is_large_binary(types["item"])):
         return EPISODES
     found = types.get(str(source.columns.get("observations", "obs")))
-    whole = found is not None and not _is_number(pa, found)
+    whole = found is not None and not is_number(pa, found)
     return COLUMNS if whole or ("obs" in types and "new_obs" in types) else None
 
 
 def is_of_runners(source: Source) -> bool:
-    """Whether RLlib's own runners recorded it, whose actions are those of the module: continuous ones in [-1, 1],
+    """Whether RLlib's own runners recorded the data. Their actions are those of the module: continuous ones in [-1, 1],
     unless ``normalize_actions=False``."""
     found = kind(source)
     if found != COLUMNS:
@@ -109,15 +109,11 @@ def _files(source: Source) -> list[Path]:
     )
 
 
-def _is_number(pa: Any, found: Any) -> bool:
-    return bool(pa.types.is_boolean(found) or pa.types.is_integer(found) or pa.types.is_floating(found))
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def read(source: Source) -> RecordedData:
-    """All steps of all files, in the order of the files' names."""
+    """Read all steps of all files, in the order of the files' names."""
     found = kind(source)
     if found is None:
         raise DatasetError(f"{source} is no recording of RLlib's.")
@@ -137,7 +133,7 @@ def read(source: Source) -> RecordedData:
 
 
 def _joined(pieces: list[Rows], what: str) -> Rows:
-    """Rows of all pieces, of the columns that all of them have."""
+    """Concatenates the rows of all pieces, in the columns that all of them have."""
     shared = [name for name in pieces[0] if all(name in piece for piece in pieces) and name not in IDLE]
     try:
         return {name: mapped(lambda *parts: np.concatenate(parts), *(p[name] for p in pieces)) for name in shared}
@@ -146,7 +142,7 @@ def _joined(pieces: list[Rows], what: str) -> Rows:
 
 
 def _begins_with(rows: Rows, others: Rows) -> bool:
-    """Whether a folder begins with what another holds: RLlib writes all that it has sampled so far again and again."""
+    """Whether a folder begins with the content of another: RLlib repeatedly writes everything that it has sampled."""
     if "eps_id" not in rows or "eps_id" not in others:
         return False
     steps = len(others["rewards"])
@@ -175,11 +171,11 @@ def _columns(source: Source, path: Path, what: str) -> Iterator[Rows]:
 def columns_of(
     path: Path, what: str, names: Mapping[str, str] = MappingProxyType({}), without: Set[str] = frozenset()
 ) -> Rows:
-    """The columns of a Parquet file that can be learned from: numbers, lists of them, names, packed arrays.
+    """Reads the columns of a Parquet file that can be learned from: numbers, lists of them, names, packed arrays.
 
     Args:
-        path: of the file.
-        what: what to call it in messages.
+        path: path of the file.
+        what: its name in messages.
         names: other names for columns.
         without: names that are not read.
 
@@ -187,7 +183,7 @@ def columns_of(
         DatasetError: it is damaged, or would fill the memory.
     """
     pa, _ = libraries()
-    table, size = _table(path, what), path.stat().st_size
+    table, size = table_of(path, what, lambda name: True, _holds_numbers), path.stat().st_size
     rows: Rows = {}
     for column in table.column_names:
         name = names.get(column, column)
@@ -204,48 +200,14 @@ def _own(source: Source) -> dict[str, Any]:
     return {name: source.columns[meaning] for name, meaning in NAMES.items() if meaning in source.columns}
 
 
-def _table(path: Path, what: str) -> Any:
-    """What can be read of a Parquet file, if it may be as large in memory as it is: a value that repeats takes no room
-    in the file."""
-    pa, pq = libraries()
-    size = path.stat().st_size
-    try:
-        schema = pq.read_schema(path)
-        texts = [field.name for field in schema if _is_text(pa, field.type)]
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
-            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-            values = sum(group.column(n).num_values for group in groups for n in range(group.num_columns))
-            encoded = sum(group.total_byte_size for group in groups)
-            check_unpacked(what, max(8 * values, encoded), size)
-            names = [field.name for field in schema if field.name in texts or _holds_numbers(pa, field.type)]
-            table = file.read(columns=names)
-        for name in texts:
-            check_unpacked(f"{what}: {name}", sum(map(_length, table[name].chunks)), size)
-        return table
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{what} is damaged: {' '.join(str(error).split())}.") from error
-
-
-def _is_text(pa: Any, found: Any) -> bool:
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_kind(found) for is_kind in kinds)
-
-
 def _holds_numbers(pa: Any, found: Any) -> bool:
-    """Whether a type is of numbers, of lists of them, or of parts that are."""
+    """Whether a type consists of numbers, lists of numbers, or structs of such parts."""
     if isinstance(found, pa.BaseExtensionType):
         return _holds_numbers(pa, found.storage_type)
     if pa.types.is_struct(found):
         return all(_holds_numbers(pa, field.type) for field in found)
     is_list = pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)
-    return _holds_numbers(pa, found.value_type) if is_list else _is_number(pa, found)
-
-
-def _length(chunk: Any) -> int:
-    """Bytes of all texts of a column's piece, whose distinct ones are in a dictionary."""
-    lengths = np.asarray([len(text or b"") for text in chunk.dictionary.to_pylist()], np.int64)
-    indices = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
-    return int(lengths[indices].sum()) if len(lengths) else 0
+    return _holds_numbers(pa, found.value_type) if is_list else is_number(pa, found)
 
 
 def _values(pa: Any, column: Any, what: str, about: Any = None, size: int = 0) -> Any:
@@ -256,7 +218,7 @@ def _values(pa: Any, column: Any, what: str, about: Any = None, size: int = 0) -
     elif about is not None and about.metadata and b"ARROW:extension:metadata" in about.metadata:
         shape = json.loads(about.metadata[b"ARROW:extension:metadata"])
     kind = column.type
-    if _is_number(pa, kind):
+    if is_number(pa, kind):
         return column.to_numpy(zero_copy_only=False)
     if pa.types.is_struct(kind):
         parts = {field.name: _values(pa, column.field(n), f"{what}.{field.name}") for n, field in enumerate(kind)}
@@ -294,10 +256,10 @@ def _stacked(values: list[Any]) -> Any:
 
 
 def unpacked(text: Any, what: str) -> Any:
-    """What RLlib packed: a pickle, compressed by LZ4, as base64.
+    """Unpacks a value that RLlib packed: a pickle, compressed by LZ4, as base64.
 
     Raises:
-        DatasetError: it is none, or would fill the memory.
+        DatasetError: the text is damaged, or would fill the memory.
         ImportError: lz4 is missing.
     """
     try:
@@ -345,7 +307,7 @@ def _episodes(source: Source, path: Path, what: str) -> Iterator[Rows]:
         import msgpack
     except ImportError as error:
         raise ImportError("RLlib's episodes need msgpack: pip install 'polyak[offline]'.") from error
-    for row, item in enumerate(_table(path, what)["item"].to_pylist()):
+    for row, item in enumerate(table_of(path, what, lambda name: True, _holds_numbers)["item"].to_pylist()):
         place = f"{what}: row {row}"
         try:
             state = msgpack.unpackb(item, object_hook=_array, strict_map_key=False)
@@ -394,7 +356,7 @@ def _steps(state: Mapping[str, Any], what: str) -> Rows:
 
 
 def _of_buffer(buffer: Mapping[str, Any]) -> Any:
-    """What a buffer holds, but for what it only looks back to."""
+    """Returns the content of a buffer without its lookback."""
     data, back = buffer["data"], int(buffer["lookback"])
     if isinstance(data, list | tuple):
         return _stacked(list(data[back:])) if len(data) > back else np.zeros(0)

@@ -24,24 +24,24 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
 HEAD = 4096
 MISUNDERSTOOD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, OverflowError, RecursionError)
-"""What comes of parts that are missing, or of another type than they should be."""
+"""The errors that missing parts, or parts of another type, cause."""
 
 
 @dataclass
 class Source:
-    """Where a dataset is, and how to read it."""
+    """The place of a dataset, and the options for reading it."""
 
     given: Any
     """A path, a Minari dataset's id, or a DataFrame of pandas or polars."""
     in_memory: bool | None = None
     """Read arrays into memory, or leave them in the file; None: as they fit."""
     trust: bool = False
-    """Also read pickles that hold other things than replay buffers do, which can run any code."""
+    """Also read pickles with other content than replay buffers, which can run any code."""
     observation_space: spaces.Space | None = None
-    """For files that need it to be understood; so with the actions'."""
+    """For files that cannot be read without it; likewise ``action_space``."""
     action_space: spaces.Space | None = None
     columns: Mapping[str, Columns] = field(default_factory=dict)
-    """Of tables: what columns are whose names do not say so."""
+    """For tables: the columns with unusual names, by their meaning."""
 
     @property
     def path(self) -> Path:
@@ -53,7 +53,7 @@ class Source:
 
     @cached_property
     def start(self) -> bytes:
-        """Its first bytes; none of a folder."""
+        """The first bytes of the file; empty for a folder."""
         if not self.path.is_file():
             return b""
         with self.path.open("rb") as file:
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def hint(self) -> str:
-        """What it is instead, where that is known."""
+        """A description of the file's content for messages, where it is known."""
         if self.members:
             return f" It is a zip of {sorted(self.members)[:5]}."
         if self.keys:
@@ -91,22 +91,22 @@ class Source:
 
 
 def is_frame(given: Any) -> bool:
-    """Whether it is a DataFrame of pandas or polars, of which neither is imported for that."""
+    """Whether an object is a DataFrame of pandas or polars, without importing them."""
     libraries = (sys.modules.get(name) for name in ("pandas", "polars"))
     return any(isinstance(given, library.DataFrame) for library in libraries if library is not None)
 
 
 def called(given: Any) -> str:
-    """What to call a path or a table in messages."""
+    """Returns the name of a path or a table for messages."""
     return f"path=<DataFrame of {len(given):,} rows>" if is_frame(given) else f"path={str(given)!r}"
 
 
 @contextmanager
 def damage_named(what: str) -> Iterator[None]:
-    """What goes wrong within because of the data, as one kind of error that names their source.
+    """Converts errors that the data cause within the block to a DatasetError that names their source.
 
     Raises:
-        DatasetError: in place of whatever else Python or numpy says of data that they cannot use.
+        DatasetError: in place of Python's or numpy's error about unusable data.
     """
     try:
         yield
@@ -118,7 +118,7 @@ def damage_named(what: str) -> Iterator[None]:
         reason = printable(f"{type(error).__name__}: {error}", most=200)
         raise DatasetError(f"{what} is damaged: it cannot be understood ({reason}).") from error
     except ValueError as error:
-        if type(error).__module__.partition(".")[0] == "polyak":  # which say enough
+        if type(error).__module__.partition(".")[0] == "polyak":  # these name the cause already
             raise
         if what in str(error):
             raise DatasetError(printable(str(error))) from error
@@ -126,10 +126,10 @@ def damage_named(what: str) -> Iterator[None]:
 
 
 def decoded_space(about: dict[str, Any], name: str, what: str) -> spaces.Space:
-    """The space that a file's description has under ``name``.
+    """Returns the space that a file's description has under ``name``.
 
     Raises:
-        DatasetError: there is none that can be understood.
+        DatasetError: the space is missing or invalid.
     """
     try:
         return decode_space(about[name])
