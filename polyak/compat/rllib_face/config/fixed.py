@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from polyak.hyperparameters.declaration import Only
 
@@ -23,8 +23,8 @@ class To:
 
 def fixed(cls: Settings) -> Settings:
     """A class of settings with those that the table has for it. They are no arguments of polyak's algorithm."""
-    table = _TABLE[cls.__name__]
-    cls.defaults = {**{k: v for values in table.values() for k, v in values.items()}, **vars(cls).get("defaults", {})}
+    table, made = _TABLE[cls.__name__], cast(Any, cls)
+    made.defaults = {**{k: v for values in table.values() for k, v in values.items()}, **vars(cls).get("defaults", {})}
     for why, values in table.items():
         for name, value in values.items():
             kind = Any if value is None else type(value)
