@@ -38,6 +38,7 @@ from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
 from polyak.compat.rllib_face.result_files import flattened
 from polyak.nn.backends.numpy import Numpy
 from tests.compat.rllib_face import own_networks as own
+from tests.compat.rllib_face.small_envs import Short
 from tests.compat.rllib_face.test_config import NOTEBOOK
 from tests.pairs import one_of_each
 
@@ -237,27 +238,20 @@ def test_rollouts_of_a_shared_encoder_are_judged_right() -> None:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-class Pictures(gym.Env):
+class Pictures(Short):
     """Bright or dark pictures, and a point for saying which. Channels first or last."""
 
     def __init__(self, context: EnvContext) -> None:
         shape = (12, 12, 3) if context.get("last", True) else (3, 12, 12)
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
-        self.action_space = spaces.Discrete(2)
+        self.action_space, self.length = spaces.Discrete(2), 10
 
-    def _look(self) -> np.ndarray:
+    def look(self) -> Any:
         self._bright = bool(self.np_random.integers(2))
         return np.full(self.observation_space.shape, 250 if self._bright else 5, np.uint8)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._look(), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        reward = float(bool(action) == self._bright)
-        self._steps += 1
-        return self._look(), reward, self._steps >= 10, False, {}
+    def reward(self, action: Any) -> float:
+        return float(bool(action) == self._bright)
 
 
 @pytest.mark.parametrize("last", [True, False])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -29,6 +28,7 @@ from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.distributions import distribution_for, distribution_of, family_of
 from polyak.compat.rllib_face.models.encoders import MLPEncoder
+from tests.compat.rllib_face.small_envs import Short
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -270,23 +270,18 @@ def test_exploration_may_have_another_distribution_than_losses() -> None:
     assert 0 <= learned["mean_kl_loss"] < 0.1
 
 
-class Frames(gym.Env):
+class Frames(Short):
     """Images of floats, of which a buffer of RLlib's size fits into no memory."""
 
     observation_space = spaces.Box(0.0, 1.0, (42, 42, 3), np.float32)
     action_space = spaces.Discrete(2)
+    length = 10
 
     def __init__(self, config: Any = None) -> None:
-        self.steps = 0
+        pass
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros((42, 42, 3), np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return np.full((42, 42, 3), self.steps / 10, np.float32), 1.0, self.steps == 10, False, {}
+    def look(self) -> Any:
+        return np.full((42, 42, 3), self.steps / 10, np.float32)
 
 
 @pytest.mark.parametrize(
