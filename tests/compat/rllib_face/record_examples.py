@@ -1,7 +1,7 @@
 """Runs each program of ``examples/`` under RLlib itself and writes what it says to ``recorded_examples.json``.
 
 An interpreter that has ``ray[rllib]`` runs this: ``python tests/compat/rllib_face/record_examples.py [names]``. Nothing
-of polyak is imported. Ray is started once for all of them.
+of polyak is imported. Without names it runs all that are recorded. Ray is started once for all of them.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     ray.init = ray.shutdown = lambda *args, **kwargs: None
     file = FOLDER / "recorded_examples.json"
     recorded = json.loads(file.read_text()) if file.exists() else {}
-    programs = sys.argv[1:] or sorted(path.stem for path in (FOLDER / "examples").glob("*.py") if path.stem != "watch")
+    programs = sys.argv[1:] or sorted(recorded)
     for name in programs:
         sys.argv = ["watch.py", str(FOLDER / "examples" / f"{name}.py"), *ARGUMENTS]
         said = io.StringIO()

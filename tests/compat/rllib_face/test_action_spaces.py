@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -13,25 +12,19 @@ from gymnasium import spaces
 
 from polyak.compat.rllib_face import PPOCatalog, PPOConfig, RLModuleSpec, Simplex, TorchDeterministic, TorchDistribution
 from polyak.compat.rllib_face.models.distributions import distribution_for
+from tests.compat.rllib_face.small_envs import Short
 
 
-class Asking(gym.Env):
-    """Episodes of four steps, in which every action must be in the space."""
+class Asking(Short):
+    """Every action must be in the space."""
 
     def __init__(self, config: Any) -> None:
         self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = config["actions"]
-        self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
+    def reward(self, action: Any) -> float:
         assert self.action_space.contains(action), action
-        self.steps += 1
-        return np.zeros(2, np.float32), 1.0, self.steps == 4, False, {}
+        return 1.0
 
 
 def config(actions: spaces.Space, **spec: Any) -> Any:

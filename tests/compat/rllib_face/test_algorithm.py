@@ -38,6 +38,7 @@ from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
 from polyak.compat.rllib_face.result_files import flattened
 from polyak.nn.backends.numpy import Numpy
 from tests.compat.rllib_face import own_networks as own
+from tests.compat.rllib_face.small_envs import Short
 from tests.compat.rllib_face.test_config import NOTEBOOK
 from tests.pairs import one_of_each
 
@@ -237,27 +238,20 @@ def test_rollouts_of_a_shared_encoder_are_judged_right() -> None:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-class Pictures(gym.Env):
+class Pictures(Short):
     """Bright or dark pictures, and a point for saying which. Channels first or last."""
 
     def __init__(self, context: EnvContext) -> None:
         shape = (12, 12, 3) if context.get("last", True) else (3, 12, 12)
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
-        self.action_space = spaces.Discrete(2)
+        self.action_space, self.length = spaces.Discrete(2), 10
 
-    def _look(self) -> np.ndarray:
+    def look(self) -> Any:
         self._bright = bool(self.np_random.integers(2))
         return np.full(self.observation_space.shape, 250 if self._bright else 5, np.uint8)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._look(), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        reward = float(bool(action) == self._bright)
-        self._steps += 1
-        return self._look(), reward, self._steps >= 10, False, {}
+    def reward(self, action: Any) -> float:
+        return float(bool(action) == self._bright)
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -420,17 +414,9 @@ def test_rows_and_steps_are_counted_as_they_are() -> None:
     assert result["learners"]["default_policy"]["num_module_steps_trained"] == 41 * 32
 
 
-def test_results_have_the_keys_that_programs_read() -> None:
+def test_results_can_be_written_down_and_have_fresh_evaluations_alone() -> None:
     with ppo().evaluation(evaluation_interval=2, evaluation_duration=2).build() as algo:
         results = [algo.train() for _ in range(3)]
-    keys = {"training_iteration", "time_total_s", "time_this_iter_s", "done", "date", "timestamp", "pid", "hostname"}
-    keys |= {"config", "num_env_steps_sampled_lifetime", "env_runners", "learners", "timers", "fault_tolerance"}
-    assert keys <= results[0].keys()
-    runners = {"episode_return_mean", "episode_return_min", "episode_return_max", "episode_len_mean", "num_episodes"}
-    assert runners <= results[2]["env_runners"].keys()
-    learners = {"total_loss", "policy_loss", "vf_loss", "vf_explained_var", "entropy", "mean_kl_loss"}
-    learners |= {"curr_kl_coeff", "default_optimizer_learning_rate", "num_trainable_parameters"}
-    assert learners <= results[0]["learners"]["default_policy"].keys()
     assert ["evaluation" in result for result in results] == [False, True, False], "only where it is fresh"
     assert results[1]["evaluation"]["iteration"] == 2
     assert results[0]["config"]["lr"] == 1e-3

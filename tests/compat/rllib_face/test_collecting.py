@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from polyak.compat.rllib_face import APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
-from polyak.distributed import ray_workers
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.compat.rllib_face.fake_ray import FakeRay
 from tests.pairs import one_of_each
@@ -60,13 +59,6 @@ def config(cls: Any = PPOConfig, envs: int = 1, runners: int = 0, **training: An
 
 def actions_of(env: Any) -> list[tuple[np.ndarray, Any]]:
     return [each for one in env.unwrapped.envs for each in one.unwrapped.done]
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    made = FakeRay()
-    monkeypatch.setattr(ray_workers, "ray", lambda: made)
-    return made
 
 
 # -- explore -----------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from polyak.compat.rllib_face.filters import filter_around
 from polyak.distributed.statistics import moments_in
 from polyak.envs import DummyVecEnv
 from polyak.hyperparameters.declaration import HyperparameterError
+from tests.compat.rllib_face.small_envs import Short
 
 
 class Steps(gym.Env):
@@ -257,23 +258,21 @@ def test_a_config_may_build_the_pieces_itself() -> None:
 # -- behind the module -------------------------------------------------------------------------------------------------
 
 
-class Acting(gym.Env):
-    """Episodes of five steps that write down what was done."""
+class Acting(Short):
+    """Writes down what was done."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    length = 5
 
     def __init__(self, config: Any) -> None:
-        self.action_space, self.steps, self.note = config["space"], 0, config["note"]
+        self.action_space, self.note = config["space"], config["note"]
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(1, np.float32), {}
+    def look(self) -> Any:
+        return np.full(1, self.steps / 5, np.float32)
 
-    def step(self, action: Any) -> Any:
+    def reward(self, action: Any) -> float:
         self.note(action)
-        self.steps += 1
-        return np.full(1, self.steps / 5, np.float32), 1.0, self.steps == 5, False, {}
+        return 1.0
 
 
 BOX = gym.spaces.Box(-3, 1, (1,), np.float32)

@@ -348,20 +348,6 @@ def test_bytes_of_pictures_are_read_as_fractions() -> None:
     )
 
 
-def test_a_module_for_acting_has_no_value_function() -> None:
-    whole = module_of(vf_share_layers=False)
-    acting = RLModuleSpec(
-        DefaultPPOTorchRLModule, VECTOR, CHOICE, inference_only=True, model_config={"vf_share_layers": False}
-    ).build()
-    assert acting.vf is None
-    acting.set_state(whole.get_state(inference_only=True))
-    batch = {Columns.OBS: observations(VECTOR)}
-    ours, theirs = (m.forward_inference(batch)[Columns.ACTION_DIST_INPUTS] for m in (acting, whole))
-    assert torch.equal(ours, theirs)
-    with pytest.raises(RuntimeError, match="inference_only"):
-        acting.forward_train(batch)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_module_with_a_memory(shared: bool) -> None:
     module = module_of(use_lstm=True, lstm_cell_size=6, vf_share_layers=shared)

@@ -170,7 +170,10 @@ def test_modules_are_built_from_specs() -> None:
     assert sorted(modules) == ["a", "b"]
     assert modules["a"] is not modules["b"]
     assert modules["a"].vf is not None
-    assert MultiRLModule(rl_module_specs={"a": spec}, inference_only=True)["a"].vf is None
+    acting = MultiRLModule(rl_module_specs={"a": spec}, inference_only=True)["a"]
+    assert acting.vf is None
+    with pytest.raises(RuntimeError, match="inference_only"):
+        acting.forward_train({"obs": torch.rand(5, 2)})
     assert not spec.inference_only
     with pytest.raises(HyperparameterError, match="rl_module_specs"):
         MultiRLModule(rl_module_specs={"a": modules["a"]})  # type: ignore[dict-item]

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
 from polyak.compat.rllib_face import Catalog, DQNConfig, PPOCatalog, PPOConfig, SACConfig
+from tests.compat.rllib_face.small_envs import Short
 
 
-class Showing(gym.Env):
-    """Episodes of four steps."""
-
+class Showing(Short):
     def __init__(self, config: Any) -> None:
         self.observation_space, self.action_space = config["shows"], config["actions"]
-        self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return self.observation_space.sample(), 1.0, self.steps == 4, False, {}
+    def look(self) -> Any:
+        return self.observation_space.sample()
 
 
 def vector(*shape: int) -> spaces.Box:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -29,6 +28,7 @@ from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.distributions import distribution_for, distribution_of, family_of
 from polyak.compat.rllib_face.models.encoders import MLPEncoder
+from tests.compat.rllib_face.small_envs import Short
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -229,20 +229,14 @@ def test_steps_of_episodes_in_other_processes_are_not_seen() -> None:
 
 
 def test_parts_of_a_modules_state_go_into_another(tmp_path: Path) -> None:
-    def made(inference_only: bool = False) -> Any:
-        spec = ppo().get_default_rl_module_spec()
-        spec.observation_space, spec.action_space = BOX, spaces.Discrete(2)
-        spec.model_config, spec.inference_only = {"fcnet_hiddens": [4], "vf_share_layers": True}, inference_only
-        return spec.build()
-
-    module, other, acting = made(), made(), made(inference_only=True)
+    spec = ppo().get_default_rl_module_spec()
+    spec.observation_space, spec.action_space = BOX, spaces.Discrete(2)
+    spec.model_config = {"fcnet_hiddens": [4], "vf_share_layers": True}
+    module, other = spec.build(), spec.build()
     assert {name.split(".")[0] for name in module.get_state("pi")} == {"pi"}
     assert {name.split(".")[0] for name in module.get_state(not_components=["pi", "vf"])} == {"encoder"}
-    assert {name.split(".")[0] for name in module.get_state(inference_only=True)} == {"encoder", "pi"}
-    acting.set_state(module.get_state())  # a full state: what acting does not need is passed over
     batch = {"obs": torch.rand(2, 3)}
     wanted = module.forward_inference(batch)["action_dist_inputs"]
-    torch.testing.assert_close(acting.forward_inference(batch)["action_dist_inputs"], wanted)
     other.restore_from_path(module.save_to_path(tmp_path))
     torch.testing.assert_close(other.forward_inference(batch)["action_dist_inputs"], wanted)
     assert (tmp_path / module.STATE_FILE_NAME).is_file()
@@ -276,23 +270,18 @@ def test_exploration_may_have_another_distribution_than_losses() -> None:
     assert 0 <= learned["mean_kl_loss"] < 0.1
 
 
-class Frames(gym.Env):
+class Frames(Short):
     """Images of floats, of which a buffer of RLlib's size fits into no memory."""
 
     observation_space = spaces.Box(0.0, 1.0, (42, 42, 3), np.float32)
     action_space = spaces.Discrete(2)
+    length = 10
 
     def __init__(self, config: Any = None) -> None:
-        self.steps = 0
+        pass
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros((42, 42, 3), np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return np.full((42, 42, 3), self.steps / 10, np.float32), 1.0, self.steps == 10, False, {}
+    def look(self) -> Any:
+        return np.full((42, 42, 3), self.steps / 10, np.float32)
 
 
 @pytest.mark.parametrize(

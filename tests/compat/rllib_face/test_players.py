@@ -20,13 +20,6 @@ from tests.algorithms.search.test_crew import in_this_process, play, small
 from tests.compat.rllib_face.fake_ray import FakeRay
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    made = FakeRay()
-    monkeypatch.setattr(ray_workers, "ray", lambda: made)
-    return made
-
-
 def assert_left(fake: FakeRay) -> None:
     assert not fake.running
     assert not any(actor.alive for actor in fake.actors)

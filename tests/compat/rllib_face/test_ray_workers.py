@@ -30,13 +30,6 @@ class Echo:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    made = FakeRay()
-    monkeypatch.setattr(ray_workers, "ray", lambda: made)
-    return made
-
-
-@pytest.fixture
 def workers(fake: FakeRay) -> Iterator[Workers]:
     made = Workers(Echo, [("a",), ("b",)], 60.0)
     yield made

@@ -30,7 +30,8 @@ from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.clipping import CLIPS
-from polyak.compat.rllib_face.config.settings import GROUPS, TAKES_TOO, AllSettings, To
+from polyak.compat.rllib_face.config.fixed import To, is_fixed
+from polyak.compat.rllib_face.config.settings import GROUPS, TAKES_TOO, AllSettings
 from polyak.compat.rllib_face.connectors.actions import ActsByPieces
 from polyak.compat.rllib_face.connectors.base import EnvToModulePipeline, ModuleToEnvPipeline
 from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline, default_pieces
@@ -101,7 +102,8 @@ def _documentation(cls: Any, group: str) -> str:
     default, hints = cls(), declared(cls)
     lines = [f"{about}", "", "Args:"]
     for name in cls._settings_of(group):
-        text = f"{name} ({described(hints[name])}, default {getattr(default, name)!r}): {sentence(cls, name)}"
+        text = f"{name} ({described(hints[name])}, default {getattr(default, name)!r})"
+        text += "" if is_fixed(cls, name) else f": {sentence(cls, name)}"
         lines.append(fill(" ".join(text.split()), 100, initial_indent="    ", subsequent_indent="        "))
     return "\n".join(lines)
 

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from polyak.algorithms.cql import CQL
 from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.compat.rllib_face.config.offline import OfflineConfig
 from polyak.compat.rllib_face.config.sac import SACConfig
-from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.learners.values import ReportsConservativeCritics
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Only, Positive, require
-
-_DRAWN = "what it is by default: rows are drawn uniformly from the whole dataset"
-_COLLECTED = "1500, which nothing reads: nothing is collected"
-_STEPS = "None: dataset_num_iters_per_learner says how many gradient steps an iteration has"
-
-
-def _unread() -> dict[str, Any]:
-    return {
-        "_enable_replay_buffer_api": True,
-        "type": "MultiAgentPrioritizedReplayBuffer",
-        "capacity": 1_000_000,
-        "prioritized_replay": False,
-        "prioritized_replay_alpha": 0.6,
-        "prioritized_replay_beta": 0.4,
-        "prioritized_replay_eps": 1e-6,
-        "worker_side_prioritization": False,
-    }
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Positive, require
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class CQLConfig(OfflineConfig, SACConfig):
     """CQL's settings (arXiv:2006.04779), with SAC's."""
 
-    lr: Annotated[Literal[None], To("")] = None
-    """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
     train_batch_size: Count = 256
     """Used if ``train_batch_size_per_learner`` is ``None``."""
     actor_lr: NonNegative | Points = 1e-4
@@ -64,22 +47,9 @@ class CQLConfig(OfflineConfig, SACConfig):
     """Rows that are learned from between two updates of the target networks; 0: after each gradient step."""
     n_step: Count | tuple[int, int] = 1
     """Rewards summed before bootstrapping; ``(least, most)`` draws a number for each row."""
-    replay_buffer_config: Annotated[dict[str, Any], Only(_DRAWN, lambda given: given == _unread())] = field(
-        default_factory=_unread
-    )
-    """Not used: rows are drawn uniformly from the dataset."""
-    num_steps_sampled_before_learning_starts: Annotated[int, Only(_COLLECTED, lambda n: n == 1500)] = 1500
-    """Not used: no experience is collected."""
-    training_intensity: Annotated[Any, Only(_STEPS, lambda x: x is None)] = None
-    """Not used: ``dataset_num_iters_per_learner`` is the number of gradient steps."""
-    max_requests_in_flight_per_learner: Literal[3] = 3
-    """Not used: there are no replay shards."""
-    store_buffer_in_checkpoints: Literal[False] = False
-    """The dataset is not written to checkpoints."""
 
     defaults: ClassVar[Mapping[str, Any]] = {
         "train_batch_size_per_learner": 256,
-        "replay_buffer_config": _unread(),
         "min_sample_timesteps_per_iteration": 0,
         "min_train_timesteps_per_iteration": 100,
     }

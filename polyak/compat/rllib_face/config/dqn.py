@@ -10,8 +10,9 @@ from polyak.algorithms.c51 import C51
 from polyak.algorithms.dqn import DQN
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.compat.rllib_face.config.modules import Networks
-from polyak.compat.rllib_face.config.settings import OnePass, Points, To
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.connectors.given import filter_of
 from polyak.compat.rllib_face.learners.values import DQNTorchLearner, ReportsValues
 from polyak.compat.rllib_face.models.catalog import DQNCatalog
@@ -34,7 +35,6 @@ from polyak.hyperparameters.declaration import (
     Count,
     Fraction,
     Natural,
-    Only,
     Positive,
     Runners,
     declared,
@@ -131,17 +131,14 @@ def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class ReplayConfig(AlgorithmConfig):
     """The base of DQN's and SAC's configs: settings of replay."""
 
     train_batch_size_per_learner: Count | None = 32
     """Transitions in one gradient step."""
-    num_epochs: Literal[1] = 1
-    """A gradient step on each batch."""
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
-    shuffle_batch_per_epoch: OnePass = False
-    """Not used: there is one pass."""
     target_network_update_freq: Natural = 500
     """Environment steps between two updates of the target network."""
     tau: Annotated[Fraction, To("tau")] = 1.0
@@ -153,14 +150,14 @@ class ReplayConfig(AlgorithmConfig):
     training_intensity: Positive | None = None
     """Transitions learned from for each one collected; ``None``: one gradient step after each fragment."""
     replay_buffer_config: dict[str, Any] = field(default_factory=lambda: prioritized(50_000))
-    """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and for
-    the latter ``alpha`` (exponent of the errors) and ``beta`` (degree of bias correction). ``optimize_memory_usage``
-    keeps every observation and every frame of stacked images once, by default for images with the channels last, and
-    for buffers that would not fit otherwise; ``storage_device`` is ``"cpu"`` or ``"disk"``, by default a temporary file
-    on disk if the buffer does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes hold the buffer
-    (Ape-X, arXiv:1803.00933) instead of the learner's process."""
-    max_requests_in_flight_per_learner: Count = 3  # type: ignore[assignment]
-    """On Ray: batches that are requested from replay shards in advance, unless there is a seed."""
+    """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
+    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
+    ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
+    the channels last, and of what would not fit otherwise; ``storage_device`` says where, ``"cpu"`` or ``"disk"``, by
+    default in a temporary file on disk what does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes
+    hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
+    max_requests_in_flight_per_learner: Count = 3
+    """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 
@@ -228,6 +225,7 @@ class ReplayConfig(AlgorithmConfig):
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class DQNConfig(ReplayConfig):
     """DQN's settings (Nature 518, 2015), with those of its extensions. With ``num_atoms`` above 1 it is C51."""
 
@@ -255,12 +253,8 @@ class DQNConfig(ReplayConfig):
     td_error_loss_fn: Literal["huber", "mse"] = "huber"
     """Loss of the temporal-difference error: Huber's, whose gradient is at most 1, or the squared error. Not used with
     ``num_atoms``."""
-    categorical_distribution_temperature: Annotated[float, Only("1", lambda x: x == 1)] = 1.0
-    """Probabilities are the softmax of logits as they are."""
     burn_in_len: Natural = 0
     """Steps that only bring the recurrent state up to date, with ``model_config={"use_lstm": True}``."""
-    before_learn_on_batch: Literal[None] = None
-    """Batches are learned from as they are: see ``learner_class``."""
 
     defaults: ClassVar[Mapping[str, Any]] = {
         "lr": 5e-4,

@@ -12,32 +12,26 @@ from polyak.algorithms.appo import APPO
 from polyak.algorithms.impala import IMPALA
 from polyak.compat.rllib_face.config.actor_critic import ActorCriticConfig
 from polyak.compat.rllib_face.config.base import Plain
-from polyak.compat.rllib_face.config.settings import OnePass, Points, To
+from polyak.compat.rllib_face.config.fixed import To, fixed
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
 from polyak.compat.rllib_face.rollouts import with_part
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class IMPALAConfig(ActorCriticConfig):
     """IMPALA's settings (arXiv:1802.01561)."""
 
     train_batch_size_per_learner: Count | None = 500
     """Environment steps of one gradient step."""
     train_batch_size: Count = 500
-    """Used if ``train_batch_size_per_learner`` is ``None``."""
-    num_epochs: Literal[1] = 1
-    """A gradient step on each batch; of APPO ``circular_buffer_iterations_per_batch``."""
-    minibatch_size: Literal[None] = None
-    """The whole batch."""
-    shuffle_batch_per_epoch: OnePass = False
-    """Not used: there is one pass."""
+    """The same, where ``train_batch_size_per_learner`` is ``None``."""
     rollout_fragment_length: Count | Literal["auto"] = 50
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
-    max_requests_in_flight_per_env_runner: Count = 1  # type: ignore[assignment]
-    """On Ray: batches that may be requested from a runner at once."""
-    vtrace: Literal[True] = True
-    """V-trace makes up for the older policy that acted."""
+    max_requests_in_flight_per_env_runner: Count = 1
+    """On Ray: batches that may be asked of a runner at once."""
     vtrace_clip_rho_threshold: Annotated[Positive, To("rho_bar")] = 1.0
     """Largest ratio of probabilities in a temporal difference; in a trace it is 1, or this if it is less."""
     vtrace_clip_pg_rho_threshold: Annotated[Positive, To("pg_rho_bar")] = 1.0
@@ -95,6 +89,7 @@ class IMPALAConfig(ActorCriticConfig):
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class APPOConfig(IMPALAConfig):
     """APPO's settings (arXiv:1912.00167)."""
 
@@ -119,10 +114,8 @@ class APPOConfig(IMPALAConfig):
     tau: Annotated[Fraction, To("tau")] = 1.0
     """Rate at which the target network follows; 1 copies."""
     target_worker_clipping: Annotated[Positive, To("target_worker_clip")] = 2.0
-    """Bound on the ratio of an action's probability under the acting policy to that under the target network, above
-    which it is weighted less."""
-    use_circular_buffer: Literal[True] = True
-    """Batches wait where they may be learned from several times."""
+    """How many times likelier an action may have been for the policy that acted than by the target network before it
+    counts for less."""
     circular_buffer_num_batches: Annotated[Count, To("circular_buffer_size")] = 8
     """Number of batches that the buffer holds."""
     circular_buffer_iterations_per_batch: Annotated[Count, To("uses_per_rollout")] = 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from polyak.algorithms.iql import IQL
 from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.compat.rllib_face.config.marwil import MARWILConfig
 from polyak.compat.rllib_face.config.sac import policy_kwargs_of
-from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.learners.values import ReportsExpectiles
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
@@ -28,19 +29,11 @@ class RatedIQL(IQL):
     """The learning rate of ``"value"``, if it differs from ``learning_rate``."""
 
 
-_MARWIL = "what it is by default: only MARWIL reads it"
-
-
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class IQLConfig(MARWILConfig):
     """IQL's settings (arXiv:2110.06169)."""
 
-    lr: Annotated[Literal[None], To("")] = None
-    """Left to ``actor_lr``, ``critic_lr`` and ``value_lr``."""
-    grad_clip: Annotated[Literal[None], To("")] = None
-    """Gradients are not clipped."""
-    normalize_actions: Literal[True] = True
-    """Fixed: the policy's actions are in [-1, 1], scaled to the range of the environment's."""
     beta: Annotated[Positive, To("beta")] = 0.1
     """Weights of better actions for the actor: exp(beta * advantage), which is at most 100."""
     expectile: Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1), To("expectile")] = 0.8
@@ -52,23 +45,9 @@ class IQLConfig(MARWILConfig):
     value_lr: NonNegative | Points = 3e-4
     """Learning rate of the critic of states."""
     twin_q: bool = True
-    """Two critics, of which the smaller value is used; ``False``: one."""
-    target_network_update_freq: Literal[0] = 0
-    """Target networks follow after each gradient step."""
+    """Two critics, of which the smaller counts; ``False``: one."""
     tau: Annotated[Fraction, To("tau")] = 1.0
     """Rate at which they do; 1 copies."""
-    ignore_final_observation: Literal[False] = False
-    """Targets need the observation after each step."""
-    postprocess_inputs: Literal[True] = True
-    """Returns of episodes are not read."""
-    bc_logstd_coeff: Annotated[float, Only(_MARWIL, lambda x: x == 0.0), To("")] = 0.0
-    """MARWIL's."""
-    moving_average_sqd_adv_norm_update_rate: Annotated[float, Only(_MARWIL, lambda x: x == 1e-8), To("")] = 1e-8
-    """MARWIL's."""
-    moving_average_sqd_adv_norm_start: Annotated[float, Only(_MARWIL, lambda x: x == 100.0), To("")] = 100.0
-    """MARWIL's."""
-    vf_coeff: Annotated[float, Only(_MARWIL, lambda x: x == 1.0), To("")] = 1.0
-    """MARWIL's."""
 
     name: ClassVar[str] = "IQL"
     scales_actions: ClassVar[bool] = False

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.cloning import ModuleBC, ModuleMARWIL
 from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.offline import WHOLE, OfflineConfig
-from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.models.catalog import PPOCatalog
 from polyak.compat.rllib_face.models.cloning import (
     BCCatalog,
@@ -22,10 +23,9 @@ from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLMod
 from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
 
-_MEMORY = "0: modules are not recurrent here. polyak.BC takes policy_kwargs={'memory': 'lstm', 'burn_in': ...}"
-
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class MARWILConfig(OfflineConfig):
     """MARWIL's settings (Wang et al. 2018). Returns are summed over whole episodes."""
 
@@ -49,8 +49,6 @@ class MARWILConfig(OfflineConfig):
     """c^2 at first."""
     vf_coeff: Annotated[NonNegative, To("vf_coef")] = 1.0
     """Weight of the value loss."""
-    burnin_len: Annotated[int, Only(_MEMORY, lambda n: n == 0)] = 0
-    """Modules are not recurrent."""
 
     name: ClassVar[str] = "MARWIL"
 
@@ -76,7 +74,7 @@ class MARWILConfig(OfflineConfig):
         }
         if self._clones:
             for name in ("gamma", "beta", "vf_coef", "advantage_norm_rate", "advantage_norm_start"):
-                del kwargs[name]
+                kwargs.pop(name, None)
             return Plain(self._algorithm(ModuleBC), CloningModulePolicy, kwargs)
         return Plain(self._algorithm(ModuleMARWIL), ValuedCloningModulePolicy, kwargs)
 
@@ -86,11 +84,10 @@ class MARWILConfig(OfflineConfig):
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class BCConfig(MARWILConfig):
     """Behaviour cloning's settings (Pomerleau 1989)."""
 
-    beta: Annotated[float, Only("0: cloning weights all actions alike. MARWILConfig does not", lambda x: x == 0)] = 0.0
-    """Fixed at 0: all actions have the same weight."""
     postprocess_inputs: bool = False
     """Rewards are not read."""
 

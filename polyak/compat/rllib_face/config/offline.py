@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from typing_extensions import Self
 
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.config.settings import OnePass
+from polyak.compat.rllib_face.config.fixed import fixed
 from polyak.experience import Dataset
 from polyak.hyperparameters.declaration import Count, Only, require
 from polyak.schedules import PiecewiseSchedule
@@ -29,30 +29,12 @@ Reading = Annotated[
         lambda options: options.keys() <= TUNES_RAY_DATA,
     ),
 ]
-"""Files are read without Ray Data, so that options of its speed have no effect."""
-Nothing = Annotated[
-    dict[str, Any],
-    Only("{}: files are read by polyak.experience.Dataset.load, which takes no such options", lambda d: not d),
-]
-_FILES = "None: files are read by polyak.experience.Dataset.load. Pass a Dataset of your own as input_"
-_ROWS = "None: rows are drawn from the whole dataset. Change the data, and pass them as input_"
-_COLLECTED = "0: nothing is collected. evaluation(evaluation_num_env_runners=...) says how many evaluate"
-_FILTER = "None: what was recorded passes no connector. Pass a Dataset with what is to be learned from as input_"
-_UNUSED = {
-    "learner_config_dict": "learners of recorded data read no config",
-    **dict.fromkeys(
-        [
-            *("broadcast_env_runner_states", "merge_env_runner_states", "sample_timeout_s", "disable_env_checking"),
-            *("delay_between_env_runner_restarts_s", "ignore_env_runner_failures", "restart_failed_sub_environments"),
-        ],
-        "nothing is collected",
-    ),
-}
-"""Settings that have no use here -> why."""
+"""Files are read here without Ray Data, whatever options make it quick."""
 WHOLE = "'auto' or 200: nothing is collected, and dataset_num_iters_per_learner says how long an iteration is"
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class RecordedSettings:
     """Recorded data."""
 
@@ -71,40 +53,23 @@ class RecordedSettings:
     """Files must hold RLlib's episodes; ``False``: whatever they hold."""
     input_read_sample_batches: bool = False
     """Files must hold RLlib's sample batches; ``False``: whatever they hold."""
-    input_filesystem: Annotated[Any, Only("None: copy the files to this machine", lambda x: x is None)] = None
-    """Files are on this machine."""
-    input_filesystem_kwargs: Nothing = field(default_factory=dict)
-    """Not used: there are no arguments."""
-    offline_data_class: Annotated[Any, Only(_FILES, lambda x: x is None)] = None
-    """Not used: ``input_`` names the data."""
     map_batches_kwargs: Reading = field(default_factory=dict)
     """Not used: options of Ray Data's speed."""
     iter_batches_kwargs: Reading = field(default_factory=dict)
     """Not used: options of Ray Data's speed."""
     ignore_final_observation: bool = False
     """The last observation of an episode is not read, which only behaviour cloning can do without."""
-    prelearner_class: Annotated[Any, Only(_ROWS, lambda x: x is None)] = None
-    """Rows are learned from as they are."""
-    prelearner_buffer_class: Annotated[Any, Only(_ROWS, lambda x: x is None)] = None
-    """Rows are drawn from the whole dataset."""
-    prelearner_buffer_kwargs: Nothing = field(default_factory=dict)
-    """Not used: there are no arguments."""
-    prelearner_use_recorded_module_states: Literal[False] = False
-    """Recurrent states of other networks are not used."""
     dataset_num_iters_per_learner: Count | None = None
     """Gradient steps of one training step; ``None``: as many as go once through the data."""
-    input_config: Nothing = field(default_factory=dict)
-    """Not used: there are no arguments."""
     actions_in_input_normalized: bool = False
     """Whether continuous actions are recorded in [-1, 1], scaled to the range of the environment's; ``False``: in its
     units. By default data of RLlib's runners are read as they record them, in [-1, 1]."""
     postprocess_inputs: bool = False
     """Sum rewards up to the end of each episode, where the algorithm reads such returns."""
-    offline_sampling: Literal[False] = False
-    """Rows are drawn uniformly."""
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class OfflineConfig(RecordedSettings, AlgorithmConfig):
     """Learns a policy from recorded data. Schedules count the rows that were learned from.
 
@@ -112,33 +77,15 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
     those of the data.
     """
 
-    num_env_runners: Annotated[int, Only(_COLLECTED, lambda n: n == 0)] = 0
-    """Not used: no experience is collected."""
     rollout_fragment_length: Annotated[Any, Only(WHOLE, lambda n: n in ("auto", 200))] = "auto"
-    """Not used: no experience is collected."""
-    env_to_module_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
-    """Observations are learned from as they are recorded."""
-    module_to_env_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
-    """Not used: no experience is collected."""
-    learner_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
-    """So are rewards."""
+    """Nothing is collected."""
     train_batch_size_per_learner: Count | None = None
     """Rows of one gradient step, for each learner; ``None`` takes ``train_batch_size``."""
-    num_epochs: Literal[1] = 1
-    """A gradient step on each batch."""
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
-    shuffle_batch_per_epoch: OnePass = False
-    """Not used: there is one pass."""
 
     collects: ClassVar[bool] = False
     built: ClassVar[str] = "polyak.compat.rllib_face.offline:OfflineAlgorithm"
-
-    def _checked(self, name: str, value: Any, group: str | None = None) -> Any:
-        found = super()._checked(name, value, group)
-        same = name not in _UNUSED or found == getattr(self, name)
-        require(same, name, value, f"{_UNUSED.get(name)}. Leave it out.")
-        return found
 
     def schedule(self, name: str) -> Any:
         found = super().schedule(name)

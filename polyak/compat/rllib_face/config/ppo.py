@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar
 from polyak.algorithms.ppo import PPO
 from polyak.compat.rllib_face.config.actor_critic import ActorCriticConfig
 from polyak.compat.rllib_face.config.base import Plain, with_learner
-from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.config.fixed import To
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
 from polyak.compat.rllib_face.models.actor_critics import (
     DivergenceOfModule,

@@ -11,8 +11,9 @@ from polyak.algorithms.tqc import TQC
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.dqn import ReplayConfig, prioritized
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.compat.rllib_face.config.modules import Networks
-from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.config.settings import Points
 from polyak.compat.rllib_face.learners.values import ReportsCritics, SACTorchLearner
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
@@ -66,15 +67,10 @@ def policy_kwargs_of(config: Any, turned: bool) -> dict[str, Any]:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class SACConfig(ReplayConfig):
     """SAC's settings (arXiv:1812.05905)."""
 
-    lr: Annotated[Literal[None], To("")] = None
-    """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
-    grad_clip: Annotated[Literal[None], To("")] = None
-    """Gradients are not clipped."""
-    normalize_actions: Literal[True] = True
-    """Fixed: the policy's actions are in [-1, 1], scaled to the range of the environment's."""
     actor_lr: NonNegative | Points = 3e-5
     """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
     critic_lr: NonNegative | Points = 3e-4
@@ -139,11 +135,10 @@ class SACConfig(ReplayConfig):
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class TQCConfig(SACConfig):
     """TQC's settings (arXiv:2005.04269), with SAC's."""
 
-    twin_q: Literal[True] = True
-    """Fixed: ``n_critics`` is the number of critics."""
     n_quantiles: Count = 25
     """Quantiles of each critic."""
     n_critics: Count = 2

@@ -12,28 +12,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from gymnasium import spaces
 
+from polyak.compat.rllib_face.config.fixed import To, fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Parallel, Positive, Runners
 
 Points = Annotated[Any, Only("points [[environment step, value], ...]", lambda value: isinstance(value, list | tuple))]
 """Straight lines between points, the first at step 0."""
 Function = Any
 """A function or ``None``."""
-_ACTS = (
-    "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
-    "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
-)
-OnePass = Annotated[
-    bool, Only("False: rows are shuffled between passes over a batch, of which there is one", lambda x: not x)
-]
-"""For an algorithm that makes one pass: RLlib does not use it either."""
 _LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
-
-
-@dataclass(frozen=True)
-class To:
-    """Part of an annotation: the keyword argument of polyak's algorithm that a setting is; ``""``: it is none."""
-
-    argument: str
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -64,6 +50,7 @@ class EnvironmentSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class EnvRunnerSettings:
     """The runners that collect experience."""
 
@@ -98,8 +85,6 @@ class EnvRunnerSettings:
     """On Ray: other resources that each runner reserves."""
     create_env_on_local_worker: bool = False
     """On Ray: make environments in this process, too."""
-    max_requests_in_flight_per_env_runner: Literal[1] = 1
-    """On Ray: batches that may be requested from a runner at once; for IMPALA and APPO any number."""
     sample_timeout_s: Positive = 60.0
     """On Ray: seconds to wait for a batch."""
     merge_env_runner_states: bool | Literal["training_only"] = "training_only"
@@ -109,6 +94,7 @@ class EnvRunnerSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class LearnerSettings:
     """The learners."""
 
@@ -122,11 +108,7 @@ class LearnerSettings:
     num_cpus_per_learner: NonNegative | Literal["auto"] = "auto"
     """On Ray: processors that each learner reserves."""
     num_aggregator_actors_per_learner: Runners = 0
-    """On Ray: processes that assemble batches."""
-    max_requests_in_flight_per_learner: Literal[3] = 3
-    """On Ray: batches that are requested in advance; for replay any number."""
-    add_default_connectors_to_learner_pipeline: Literal[True] = True
-    """Fixed: RLlib's default pieces follow those of ``learner_connector``."""
+    """On Ray: processes that put batches together."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -180,6 +162,7 @@ class ModuleSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class EvaluationSettings:
     """Evaluation during training."""
 
@@ -197,8 +180,6 @@ class EvaluationSettings:
     """Processes that evaluate; 0: this one."""
     evaluation_parallel_to_training: bool = False
     """Evaluate while training continues, which takes processes that evaluate."""
-    evaluation_force_reset_envs_before_iteration: Literal[True] = True
-    """Fixed: each evaluation begins new episodes."""
     evaluation_sample_timeout_s: Positive = 120.0
     """On Ray: seconds to wait for an evaluation."""
     custom_evaluation_function: Function = None
@@ -296,12 +277,11 @@ class FaultSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class FrameworkSettings:
     """The computation of gradient steps."""
 
     group: ClassVar[str] = "framework"
-    framework_str: Literal["torch"] = "torch"
-    """``framework("torch")``."""
     torch_compile_learner: bool | Literal["auto", "replay"] = "auto"
     """Run gradient steps as compiled programs: always, never, or ``"auto"``, once a run has become long."""
     torch_ddp_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -309,23 +289,19 @@ class FrameworkSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class StackSettings:
     """RLlib's API stack."""
 
     group: ClassVar[str] = "api_stack"
-    enable_rl_module_and_learner: Literal[True] = True
-    """The present one."""
-    enable_env_runner_and_connector_v2: Literal[True] = True
-    """The present one."""
 
 
 @dataclass(init=False, repr=False, eq=False)
+@fixed
 class OfflineSettings:
     """Recorded data."""
 
     group: ClassVar[str] = "offline_data"
-    input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
-    """Fixed: experience comes from the environment."""
 
 
 @dataclass(init=False, repr=False, eq=False)

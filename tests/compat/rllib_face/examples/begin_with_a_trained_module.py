@@ -4,27 +4,25 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 SAID = {}
+OPTIONS = DefaultModelConfig(fcnet_hiddens=[16], vf_share_layers=True)
 
 
 def config_of(spec=None):
-    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
-    config.training(train_batch_size_per_learner=256, minibatch_size=128, num_epochs=2)
-    options = DefaultModelConfig(fcnet_hiddens=[16], vf_share_layers=True)
-    return config.rl_module(rl_module_spec=spec or RLModuleSpec(model_config=options))
+    config = ppo("CartPole-v1", 256, 128).env_runners(num_env_runners=0)
+    return config.rl_module(rl_module_spec=spec or RLModuleSpec(model_config=OPTIONS))
 
 
 def weights_of(module):
     return {name: np.asarray(value) for name, value in module.get_state().items()}
 
 
-parser = add_rllib_example_script_args(default_iters=50, default_timesteps=200000)
+parser = arguments(default_iters=50, default_timesteps=200000)
 
 if __name__ == "__main__":
     args = parser.parse_args()
@@ -38,11 +36,9 @@ if __name__ == "__main__":
     again = weights_of(RLModule.from_checkpoint(saved / DEFAULT_MODULE_ID))
     SAID["same from files"] = all(np.allclose(again[name], value) for name, value in trained.items())
 
-    options = DefaultModelConfig(fcnet_hiddens=[16], vf_share_layers=True)
-    config = config_of(RLModuleSpec(model_config=options, load_state_path=saved / DEFAULT_MODULE_ID))
+    config = config_of(RLModuleSpec(model_config=OPTIONS, load_state_path=saved / DEFAULT_MODULE_ID))
     other = config.build()
     begun = weights_of(other.get_module())
     SAID["same at first"] = all(np.allclose(begun[name], value) for name, value in trained.items())
     other.stop()
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    results = run(config, args)

@@ -4,10 +4,9 @@ from functools import partial
 
 import gymnasium as gym
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EPISODE_RETURN_MEAN
+from shared import arguments, ppo, run
 
 SAID = {"lengths": []}
 
@@ -49,16 +48,10 @@ class Harder(RLlibCallback):
         SAID["lengths"].append(algorithm._length)
 
 
-parser = add_rllib_example_script_args(default_iters=100, default_timesteps=600000, default_reward=1000.0)
+parser = arguments(default_iters=100, default_timesteps=600000, default_reward=1000.0)
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    config = (
-        PPOConfig()
-        .environment(Field, env_config={"length": 4})
-        .callbacks(Harder)
-        .training(train_batch_size_per_learner=240, minibatch_size=120, num_epochs=2)
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config = ppo(Field, 240, 120).environment(env_config={"length": 4}).callbacks(Harder)
+    results = run(config, args)
     SAID["length"] = results["length"]

@@ -3,8 +3,8 @@
 import gymnasium as gym
 import numpy as np
 from ray.rllib.connectors.env_to_module import FlattenObservations
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.tune.registry import get_trainable_cls, register_env
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -26,19 +26,13 @@ def pieces(env, spaces, device):
     return FlattenObservations()
 
 
-parser = add_rllib_example_script_args(default_reward=450.0, default_timesteps=200000)
+parser = arguments(default_reward=450.0, default_timesteps=200000)
 parser.set_defaults(env="cart-in-parts")
 
 if __name__ == "__main__":
     args = parser.parse_args()
     register_env("cart-in-parts", lambda config: PoleInParts(gym.make("CartPole-v1")))
-    config = (
-        get_trainable_cls(args.algo)
-        .get_default_config()
-        .environment(args.env)
-        .env_runners(env_to_module_connector=pieces)
-        .training(train_batch_size_per_learner=256, minibatch_size=64, num_epochs=2, lr=0.0003, vf_loss_coeff=0.01)
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config = ppo(args.env, 256, 64, get_trainable_cls(args.algo).get_default_config(), lr=0.0003, vf_loss_coeff=0.01)
+    config.env_runners(env_to_module_connector=pieces)
+    results = run(config, args)
     SAID["args"] = [args.stop_reward, args.stop_timesteps, args.num_agents, args.verbose, args.evaluation_duration]

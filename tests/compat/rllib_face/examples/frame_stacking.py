@@ -2,11 +2,10 @@
 
 import gymnasium as gym
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
 from ray.rllib.connectors.learner.frame_stacking import FrameStackingLearner
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 
 class Falling(gym.Env):
@@ -42,18 +41,8 @@ def stack_before_learner(observation_space, action_space):
 
 
 if __name__ == "__main__":
-    args = add_rllib_example_script_args().parse_args()
-    config = (
-        PPOConfig()
-        .environment(Falling)
-        .env_runners(env_to_module_connector=stack_before_module)
-        .training(
-            learner_connector=stack_before_learner,
-            train_batch_size_per_learner=240,
-            minibatch_size=60,
-            num_epochs=2,
-        )
-        .rl_module(model_config=DefaultModelConfig(conv_filters=[[4, 4, 2], [8, 4, 2]], vf_share_layers=True))
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    args = arguments().parse_args()
+    config = ppo(Falling, 240, 60, learner_connector=stack_before_learner)
+    config.env_runners(env_to_module_connector=stack_before_module)
+    config.rl_module(model_config=DefaultModelConfig(conv_filters=[[4, 4, 2], [8, 4, 2]], vf_share_layers=True))
+    results = run(config, args)

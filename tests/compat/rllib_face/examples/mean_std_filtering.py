@@ -2,9 +2,8 @@
 
 import gymnasium as gym
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 
 class Lopsided(gym.ObservationWrapper):
@@ -22,23 +21,10 @@ def filtered(env, spaces, device):
     return MeanStdFilter()
 
 
-parser = add_rllib_example_script_args(default_iters=500, default_timesteps=500000, default_reward=-300.0)
+parser = arguments(default_iters=500, default_timesteps=500000, default_reward=-300.0)
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    config = (
-        PPOConfig()
-        .environment(Lopsided)
-        .env_runners(num_envs_per_env_runner=2, env_to_module_connector=filtered)
-        .training(
-            train_batch_size_per_learner=256,
-            minibatch_size=128,
-            num_epochs=2,
-            gamma=0.95,
-            lr=0.0003,
-            lambda_=0.1,
-            vf_clip_param=10.0,
-        )
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config = ppo(Lopsided, 256, 128, gamma=0.95, lr=0.0003, lambda_=0.1, vf_clip_param=10.0)
+    config.env_runners(num_envs_per_env_runner=2, env_to_module_connector=filtered)
+    results = run(config, args)

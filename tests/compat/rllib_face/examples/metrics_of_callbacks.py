@@ -1,9 +1,8 @@
 """Callbacks that keep numbers of an episode and log them in several ways."""
 
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -29,13 +28,7 @@ class Angles(RLlibCallback):
 
 
 if __name__ == "__main__":
-    args = add_rllib_example_script_args(default_reward=450.0).parse_args()
-    config = (
-        PPOConfig()
-        .environment("CartPole-v1")
-        .callbacks(callbacks_class=Angles)
-        .training(train_batch_size_per_learner=256, minibatch_size=128, num_epochs=2)
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    args = arguments(default_reward=450.0).parse_args()
+    config = ppo("CartPole-v1", 256, 128).callbacks(callbacks_class=Angles)
+    results = run(config, args)
     SAID["result"] = results["callback_ok"]

@@ -2,9 +2,8 @@
 
 import gymnasium as gym
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module.observation_preprocessor import SingleAgentObservationPreprocessor
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 
 class RowAndColumn(SingleAgentObservationPreprocessor):
@@ -19,16 +18,12 @@ def pieces(env, spaces, device):
     return RowAndColumn()
 
 
-parser = add_rllib_example_script_args(default_iters=200, default_timesteps=100000)
+parser = arguments(default_iters=200, default_timesteps=100000)
 parser.set_defaults(env="FrozenLake-v1")
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    config = (
-        PPOConfig()
-        .environment(args.env, env_config={"is_slippery": False, "max_episode_steps": 20})
-        .env_runners(env_to_module_connector=pieces)
-        .training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=2, lr=0.0009)
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config = ppo(args.env, lr=0.0009)
+    config.environment(env_config={"is_slippery": False, "max_episode_steps": 20})
+    config.env_runners(env_to_module_connector=pieces)
+    results = run(config, args)

@@ -3,14 +3,13 @@
 import gymnasium as gym
 import numpy as np
 import torch
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.rllib.models.torch.misc import normc_initializer
 from ray.rllib.utils.annotations import override
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -72,12 +71,7 @@ class TinyCNN(TorchRLModule, ValueFunctionAPI):
 
 
 if __name__ == "__main__":
-    args = add_rllib_example_script_args(default_iters=100, default_timesteps=600000).parse_args()
-    config = (
-        PPOConfig()
-        .environment(Pictures)
-        .rl_module(rl_module_spec=RLModuleSpec(TinyCNN, model_config={"conv_filters": [[8, 4, 2], [16, 3, 2]]}))
-        .training(train_batch_size_per_learner=160, minibatch_size=80, num_epochs=2, lr=0.001)
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    args = arguments(default_iters=100, default_timesteps=600000).parse_args()
+    config = ppo(Pictures, 160, 80, lr=0.001)
+    config.rl_module(rl_module_spec=RLModuleSpec(TinyCNN, model_config={"conv_filters": [[8, 4, 2], [16, 3, 2]]}))
+    results = run(config, args)

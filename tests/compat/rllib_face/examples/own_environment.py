@@ -4,8 +4,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 from ray.rllib.core.columns import Columns
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.tune.registry import get_trainable_cls, register_env
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -31,17 +31,15 @@ class SimpleCorridor(gym.Env):
         return np.array([self.cur_pos], np.float32), 1.0 if terminated else -0.1, terminated, False, {}
 
 
-parser = add_rllib_example_script_args(default_reward=0.9, default_iters=50, default_timesteps=100000)
+parser = arguments(default_reward=0.9, default_iters=50, default_timesteps=100000)
 parser.add_argument("--corridor-length", type=int, default=4)
 
 if __name__ == "__main__":
     args = parser.parse_args()
     register_env("corridor-env", lambda config: SimpleCorridor(config=config))
-    base = get_trainable_cls(args.algo).get_default_config()
-    config = base.environment("corridor-env", env_config={"corridor_length": args.corridor_length})
-    config.training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=2, lr=0.0003)
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config = ppo("corridor-env", config=get_trainable_cls(args.algo).get_default_config(), lr=0.0003)
+    config.environment(env_config={"corridor_length": args.corridor_length})
+    results = run(config, args)
 
     config.env_runners(num_env_runners=0)
     algo = config.build_algo()

@@ -5,8 +5,8 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 from ray.rllib.algorithms.ppo import PPOConfig
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EPISODE_RETURN_MEAN
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -50,20 +50,15 @@ def custom_eval_function(algorithm, eval_workers):
     return found, steps, steps
 
 
-parser = add_rllib_example_script_args(default_iters=50, default_reward=0.7, default_timesteps=50000)
+parser = arguments(default_iters=50, default_reward=0.7, default_timesteps=50000)
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    config = (
-        PPOConfig()
-        .environment(Corridor, env_config={"corridor_length": 5})
-        .evaluation(
-            evaluation_interval=1,
-            evaluation_num_env_runners=0,
-            custom_evaluation_function=custom_eval_function,
-            evaluation_config=PPOConfig.overrides(explore=True),
-        )
-        .training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=2)
+    config = ppo(Corridor).environment(env_config={"corridor_length": 5})
+    config.evaluation(
+        evaluation_interval=1,
+        evaluation_num_env_runners=0,
+        custom_evaluation_function=custom_eval_function,
+        evaluation_config=PPOConfig.overrides(explore=True),
     )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    results = run(config, args)

@@ -1,11 +1,10 @@
 """PPO with a term of one's own in the loss, whose weight the config hands over."""
 
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core.columns import Columns
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.rllib.utils.annotations import override
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -21,23 +20,16 @@ class SmallWeights(PPOTorchLearner):
         return loss + config.learner_config_dict["regularizer_coeff"] * mean
 
 
-parser = add_rllib_example_script_args(default_reward=250.0, default_timesteps=200000)
+parser = arguments(default_reward=250.0, default_timesteps=200000)
 parser.set_defaults(env="CartPole-v1")
 parser.add_argument("--regularizer-coeff", type=float, default=0.02)
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    config = (
-        PPOConfig()
-        .environment(args.env)
-        .training(
-            learner_class=SmallWeights,
-            learner_config_dict={"regularizer_coeff": args.regularizer_coeff},
-            train_batch_size_per_learner=256,
-            minibatch_size=128,
-            num_epochs=2,
-        )
+    config = ppo(
+        *(args.env, 256, 128),
+        learner_class=SmallWeights,
+        learner_config_dict={"regularizer_coeff": args.regularizer_coeff},
     )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    results = run(config, args)
     SAID["logged"] = bool(np.isfinite(results["learners"]["default_policy"]["mean_squared_weight"]))

@@ -2,10 +2,9 @@
 
 import gymnasium as gym
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations, PrevActionsPrevRewards
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 
 class Repeated(gym.Env):
@@ -27,7 +26,7 @@ class Repeated(gym.Env):
         return np.full(1, len(self.done) / 10, np.float32), float(right), len(self.done) == 10, False, {}
 
 
-parser = add_rllib_example_script_args(default_reward=200.0, default_timesteps=1000000)
+parser = arguments(default_reward=200.0, default_timesteps=1000000)
 parser.add_argument("--n-prev-rewards", type=int, default=2)
 parser.add_argument("--n-prev-actions", type=int, default=3)
 
@@ -38,13 +37,7 @@ if __name__ == "__main__":
         before = PrevActionsPrevRewards(n_prev_rewards=args.n_prev_rewards, n_prev_actions=args.n_prev_actions)
         return [before, FlattenObservations()]
 
-    config = (
-        PPOConfig()
-        .environment(Repeated)
-        .env_runners(env_to_module_connector=pieces)
-        .training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=2, lr=0.0003)
-        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[32], vf_share_layers=True))
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config = ppo(Repeated, lr=0.0003).env_runners(env_to_module_connector=pieces)
+    config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[32], vf_share_layers=True))
+    results = run(config, args)
     SAID = {"extra": [args.n_prev_rewards, args.n_prev_actions]}

@@ -2,9 +2,8 @@
 
 import gymnasium as gym
 import numpy as np
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
+from shared import arguments, ppo, run
 
 SAID = {}
 
@@ -55,12 +54,6 @@ class Pictures(RLlibCallback):
 
 
 if __name__ == "__main__":
-    args = add_rllib_example_script_args(default_reward=9.0).parse_args()
-    config = (
-        PPOConfig()
-        .environment(Walk)
-        .callbacks(Pictures)
-        .training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=2)
-    )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    args = arguments(default_reward=9.0).parse_args()
+    config = ppo(Walk).callbacks(Pictures)
+    results = run(config, args)

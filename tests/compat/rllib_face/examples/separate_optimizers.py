@@ -1,10 +1,9 @@
 """An optimizer for the policy and another, with a rate of its own, for the value function."""
 
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from ray.rllib.examples.utils import add_rllib_example_script_args, run_rllib_example_script_experiment
 from ray.rllib.utils.annotations import override
+from shared import arguments, ppo, run
 from torch.optim import Adam
 
 
@@ -27,24 +26,17 @@ class TwoOptimizers(PPOTorchLearner):
             )
 
 
-parser = add_rllib_example_script_args(default_reward=450.0, default_timesteps=200000)
+parser = arguments(default_reward=450.0, default_timesteps=200000)
 parser.add_argument("--lr-vf", type=float, default=0.0005)
 parser.add_argument("--lr-pi", type=float, default=0.0003)
 
 if __name__ == "__main__":
     args = parser.parse_args()
-    config = (
-        PPOConfig()
-        .environment("CartPole-v1")
-        .training(
-            learner_class=TwoOptimizers,
-            learner_config_dict={"lr_vf": args.lr_vf},
-            lr=args.lr_pi,
-            train_batch_size_per_learner=256,
-            minibatch_size=128,
-            num_epochs=2,
-        )
-        .rl_module(model_config=DefaultModelConfig(vf_share_layers=False))
+    config = ppo(
+        *("CartPole-v1", 256, 128),
+        learner_class=TwoOptimizers,
+        learner_config_dict={"lr_vf": args.lr_vf},
+        lr=args.lr_pi,
     )
-    config.debugging(seed=0)
-    results = run_rllib_example_script_experiment(config, args)
+    config.rl_module(model_config=DefaultModelConfig(vf_share_layers=False))
+    results = run(config, args)
