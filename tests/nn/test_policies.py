@@ -587,8 +587,10 @@ def test_parameters_travel_as_one_vector(name):
     ("obs", "name"),
     [
         ("dict", "ppo_box"),
-        *(("vector", name) for name in ("ppo_sde", "sac")),
-        *(pytest.param("vector", name, marks=pytest.mark.slow) for name in ("dqn", "ppo_discrete", "sac_sde", "td3")),
+        *(
+            pytest.param("vector", name, marks=pytest.mark.slow)
+            for name in ("ppo_sde", "sac", "dqn", "ppo_discrete", "sac_sde", "td3")
+        ),
     ],
 )
 def test_acting_and_losses_are_one_graph(name, obs):
