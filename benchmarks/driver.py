@@ -62,6 +62,7 @@ class Rows(NamedTuple):
     steps: int
     """Of each environment in a rollout."""
     policy: str
+    compression: Any = None
 
 
 class Frames(gym.Env[Any, Any]):
@@ -88,9 +89,20 @@ class Frames(gym.Env[Any, Any]):
         return self._seen(), 1.0, False, self.at % 250 == 0, {}
 
 
+def atari() -> gym.Env[Any, Any]:
+    """Breakout, as agents see it: four frames of 84 x 84 bytes."""
+    import ale_py
+
+    gym.register_envs(ale_py)
+    made = gym.make("ALE/Breakout-v5", frameskip=1)
+    return gym.wrappers.FrameStackObservation(gym.wrappers.AtariPreprocessing(made), 4)
+
+
 ROWS = {
     "CartPole": Rows(lambda: gym.make("CartPole-v1"), 8, 128, "MlpPolicy"),
     "images": Rows(Frames, 4, 64, "CnnPolicy"),
+    "Atari": Rows(atari, 4, 128, "CnnPolicy"),
+    "Atari-lz4": Rows(atari, 4, 128, "CnnPolicy", "lz4"),
 }
 
 
@@ -213,7 +225,7 @@ def measured(algo: str, rows: str, runners: int, learners: str, rounds: int) -> 
     with patch.object(ray_workers, "ray", lambda: store), patch.object(group_module, "LearnerProcess", Idle):
         recipe = packed(lambda: make_vec_env(kind.env, n_envs=kind.envs), "env")
         stubs = Workers(Prepared, [(recipe, index, 0, False) for index in range(runners)], 600.0)
-        env = RemoteEnvs(None, runners, workers=stubs)
+        env = RemoteEnvs(None, runners, workers=stubs, compression=kind.compression)
         of_all = kind.envs * kind.steps * runners
         options: dict[str, Any] = {"n_steps": kind.steps, "seed": 0, "device": "cpu", "compile": False}
         if algo == "ppo":

@@ -11,7 +11,7 @@ from polyak.algorithms import class_names, get
 
 __version__ = "0.2.0"
 
-if TYPE_CHECKING:  # the same names for programs that read types without running anything; a test compares them
+if TYPE_CHECKING:  # for type checkers, without imports at run time; a test compares the two
     from polyak import (
         callbacks as callbacks,
         custom as custom,
@@ -75,7 +75,8 @@ _NAMES_BY_PLACE = {
 }
 _PLACES = {name: f"{__name__}.{place}" for place, names in _NAMES_BY_PLACE.items() for name in names.split()}
 _MODULES = frozenset(("callbacks", "custom", "envs", "evaluation", "experience", "logging", "noise", "schedules"))
-"""Public modules: attributes of the package, but no part of ``from polyak import *``, since ``logging`` is Python's."""
+"""Public modules: attributes of the package, but not exported by ``from polyak import *``, since ``logging`` would hide
+Python's."""
 
 __all__ = sorted([*class_names(), *_PLACES, "__version__"])
 

@@ -1,4 +1,4 @@
-"""``python -m polyak``: the same as the ``polyak`` command."""
+"""``python -m polyak``: equivalent to the ``polyak`` command."""
 
 from polyak.zoo.cli import main
 

@@ -1,4 +1,4 @@
-"""Opening files; zips are looked over before anything in them is read."""
+"""Opening of files; zips are checked before any of their contents are read."""
 
 import contextlib
 import os
@@ -24,20 +24,20 @@ DAMAGED = (
     OverflowError,
     UnicodeDecodeError,
 )
-"""What reading a zip raises that is not one, or not a whole one."""
+"""Errors of reading a file that is no zip, or a damaged one."""
 
 _MAX_GROWTH = 20
-"""A zip whose members may be compressed may unpack to this many times its own size. Weights hardly shrink, text shrinks
-to a tenth. What is not compressed is as long as it is in the file, unless members lie upon each other."""
+"""A zip with compressed members may unpack to at most this many times its own size. Weights hardly shrink, text shrinks
+to a tenth. Uncompressed members cannot exceed the size of the file, unless they overlap."""
 _ALWAYS_ALLOWED = 2**20
 _MAX_MEMBERS = 10_000
 
 
 @contextlib.contextmanager
 def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
-    """A file given by path (``suffix`` added where there is no suffix) or already open.
+    """Opens a file given by path (with ``suffix`` if it has none), or yields one that is already open.
 
-    Writing to a path is :func:`~polyak.writing.replacing` it.
+    A path is written by :func:`~polyak.writing.replacing`.
     """
     if not isinstance(target, str | os.PathLike):
         if not hasattr(target, "write" if mode == "wb" else "read"):
@@ -58,27 +58,28 @@ def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
 
 
 def name_of(file: Any, source: Any) -> str:
-    """What to call an open file in messages."""
+    """Returns the name of an open file for messages."""
     return str(getattr(file, "name", None) or repr(source))
 
 
 def begins_with(file: IO[bytes], start: bytes) -> bool:
-    """Whether the rest of an open file begins with these bytes; it stays where it was."""
+    """Whether the rest of an open file begins with these bytes; its position is restored."""
     found = file.read(len(start))
     file.seek(-len(found), os.SEEK_CUR)
     return found == start
 
 
 def check_members(archive: zipfile.ZipFile, name: str, compressed: bool = False) -> set[str]:
-    """The names in a zip, once it is clear that reading them can neither fill the memory nor reach another file.
+    """Returns the names in a zip, after checking that reading them can neither exhaust the memory nor reach another
+    file.
 
     Args:
         archive: an open zip.
-        name: what to call it in messages.
+        name: its name in messages.
         compressed: whether members may be compressed.
 
     Raises:
-        ValueError: a member that no honest file has; the message names it.
+        ValueError: a member is not one that polyak writes; the message names it.
     """
     members = archive.infolist()
     size = _size(archive)

@@ -1,7 +1,7 @@
 """Arrays of two libraries under one set of names: numpy on the host, torch on any device.
 
-The only module of the record that distinguishes the two. A device of ``None`` means numpy. A column is an array,
-or a dict of columns: the entries of a Dict observation.
+The only module of experience that distinguishes the two. A device of ``None`` means numpy. A column is an array, or a
+dict of columns: the entries of a Dict observation.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Column = Any
 """An array, or a dict of columns."""
 Device = torch.device | None
 Flags = np.ndarray | None
-"""bool of any shape; ``None``: nothing is said."""
+"""bool of any shape, or ``None`` for unknown."""
 Memory = tuple[np.ndarray, ...] | None
-"""The state of a recurrent policy between two calls of ``predict``; ``None``: at its beginning, or there is none."""
+"""The state of a recurrent policy between two calls of ``predict``; ``None``: the initial state, or no recurrence."""
 Predicted = tuple[np.ndarray, Memory]
-"""What ``predict`` returns: actions, and the state to pass to the next call."""
+"""The result of ``predict``: actions, and the state to pass to the next call."""
 _ALIGNED = 64
-"""Bytes at a multiple of which torch's own tensors begin. Matrix products round otherwise at other places."""
+"""Alignment of torch's own tensors in bytes. Matrix products round differently at other alignments."""
 
 
 def mapped(function: Callable[..., Any], column: Column, *others: Column) -> Column:
-    """A function of arrays applied to columns of the same keys."""
+    """Applies a function of arrays to columns with the same keys."""
     if isinstance(column, dict):
         return {key: mapped(function, part, *[other[key] for other in others]) for key, part in column.items()}
     return function(column, *others)
 
 
 def leaves(column: Column) -> Iterator[Array]:
-    """All arrays of a column."""
+    """Yields all arrays of a column."""
     if isinstance(column, dict):
         for part in column.values():
             yield from leaves(part)
@@ -47,7 +47,7 @@ def leaves(column: Column) -> Iterator[Array]:
 
 
 def paths(columns: Mapping[str, Column], prefix: str = "") -> Iterator[tuple[str, Array]]:
-    """All arrays of nested columns, with their keys joined by slashes."""
+    """Yields all arrays of nested columns, with their keys joined by slashes."""
     for name, column in columns.items():
         if isinstance(column, dict):
             yield from paths(column, f"{prefix}{name}/")
@@ -56,12 +56,12 @@ def paths(columns: Mapping[str, Column], prefix: str = "") -> Iterator[tuple[str
 
 
 def first(column: Column) -> Array:
-    """Any one array of a column."""
+    """Returns any array of a column."""
     return next(leaves(column))
 
 
 def assign(column: Column, index: Any, value: Column) -> None:
-    """``column[index] = value`` in every array of a column; values of either library."""
+    """Assigns ``column[index] = value`` in every array of a column; values of either library."""
     if isinstance(column, dict):
         for key, part in column.items():
             assign(part, index, value[key])
@@ -72,40 +72,40 @@ def assign(column: Column, index: Any, value: Column) -> None:
 
 
 def device_of(array: Array) -> Device:
-    """The device of an array; ``None`` for numpy."""
+    """Returns the device of an array; ``None`` for numpy."""
     return array.device if isinstance(array, Tensor) else None
 
 
 def place(array: Array, device: Device) -> Array:
-    """The array in numpy (``None``) or on a torch device; the same memory where it is there already."""
+    """Returns the array in numpy (``None``) or on a torch device; without a copy if it is there already."""
     if device is None:
         return array.numpy(force=True) if isinstance(array, Tensor) else np.asarray(array)
     return array.to(device) if isinstance(array, Tensor) else to_device(torch.as_tensor(array), device)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device, contiguous if it has to be copied to a GPU; itself if it is there already.
+    """Returns the tensor on a device, contiguous if it is copied to a GPU; without a copy if it is there already.
 
-    A copy to a GPU goes through page-locked memory, so that neither the host waits for it nor it for what the GPU still
-    has to do. Torch keeps that memory until the copy is made: ``tensor`` may be overwritten at once.
+    A copy to a GPU goes through page-locked memory, so that it is asynchronous: the host does not wait for the GPU's
+    pending work. Torch keeps that memory until the copy is done: ``tensor`` may be overwritten at once.
 
     Args:
         tensor: of any shape.
-        device: where to.
+        device: the destination.
     """
     return tensor if tensor.device == device else _moved(tensor, device)
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on another device."""
+    """Returns the tensor on another device."""
     pins = device.type == "cuda" and tensor.device.type == "cpu"
-    # torch would copy one with gaps through memory that is not page-locked, and wait
+    # torch would copy a non-contiguous tensor through pageable memory, and synchronise
     return (tensor.contiguous().pin_memory() if pins else tensor).to(device, non_blocking=pins)
 
 
 def copied(tree: Any, device: Device) -> Any:
-    """Nested dicts and lists with copies of their arrays in numpy (``None``) or on a torch device, and all else as it
-    is."""
+    """Returns nested dicts and lists with copies of their arrays in numpy (``None``) or on a torch device; other values
+    are not copied."""
     if isinstance(tree, dict):
         return {key: copied(part, device) for key, part in tree.items()}
     if isinstance(tree, list):
@@ -116,14 +116,14 @@ def copied(tree: Any, device: Device) -> Any:
 
 
 def full(shape: tuple[int, ...], value: float, dtype: np.dtype | type, device: Device) -> Array:
-    """An array of one value, in the library of a device."""
+    """Returns an array of one value, in the library of a device."""
     array = np.full(shape, value, dtype)
     return array if device is None else torch.from_numpy(array).to(device)
 
 
 def zeros(shape: tuple[int, ...], layout: Any, device: Device) -> Array:
-    """Zeros of a numpy type, which may have a shape of its own, in the library of a device; in numpy of memory that
-    costs nothing before it is written to."""
+    """Returns zeros of a numpy type, which may have a shape of its own, in the library of a device; numpy allocates the
+    memory lazily."""
     if device is None:
         return np.zeros(shape, layout)
     kind = np.dtype(layout)
@@ -131,62 +131,62 @@ def zeros(shape: tuple[int, ...], layout: Any, device: Device) -> Array:
 
 
 def where(condition: Array, a: Array, b: Array) -> Array:
-    """``a`` where the condition [B] holds and ``b`` elsewhere, [B, ...] both."""
+    """Returns ``a`` where the condition [B] holds and ``b`` elsewhere, [B, ...] both."""
     condition = condition.reshape(*condition.shape, *(1,) * (a.ndim - condition.ndim))
     return torch.where(condition, a, b) if isinstance(a, Tensor) else np.where(condition, a, b)
 
 
 def joined(arrays: Sequence[Array], axis: int) -> Array:
-    """Arrays of one library, concatenated."""
+    """Returns the concatenation of arrays of one library."""
     return torch.cat(list(arrays), axis) if isinstance(arrays[0], Tensor) else np.concatenate(arrays, axis)
 
 
 def along(array: Array, columns: Array) -> Array:
-    """[B, n] values in some columns [B, m] of their own: [B, m]."""
+    """Returns the values of rows [B, n] at column indices [B, m]: [B, m]."""
     return array.gather(1, columns) if isinstance(array, Tensor) else np.take_along_axis(array, columns, 1)
 
 
 def backwards(array: Array) -> Array:
-    """[B, n] with the last column first."""
+    """Returns [B, n] with reversed columns."""
     return array.flip(1) if isinstance(array, Tensor) else array[:, ::-1]
 
 
 def all_so_far(flags: Array) -> Array:
-    """[B, n] flags -> [B, n] whether all up to this column are True."""
+    """Returns, for flags [B, n], whether all up to each column are True: [B, n]."""
     return flags.cumprod(1) > 0 if isinstance(flags, Tensor) else np.logical_and.accumulate(flags, 1)
 
 
 def torch_dtype(dtype: np.dtype) -> torch.dtype:
-    """Torch's type of the elements of a numpy type."""
+    """Returns torch's type for the elements of a numpy type."""
     return torch.from_numpy(np.empty(0, dtype.base)).dtype
 
 
 @cache
 def numpy_dtype(dtype: torch.dtype) -> np.dtype:
-    """Numpy's type of the elements of a tensor."""
+    """Returns numpy's type for the elements of a tensor."""
     found: np.dtype = torch.empty(0, dtype=dtype).numpy().dtype
     return found
 
 
 def bytes_of(array: Array) -> Array:
-    """[B, ...] contiguous rows as their bytes [B, n]."""
+    """Returns contiguous rows [B, ...] as bytes [B, n]."""
     rows = array.reshape(len(array), -1)
     return rows.view(torch.uint8) if isinstance(rows, Tensor) else rows.view(np.uint8)
 
 
 def single(array: Array) -> Array:
-    """As float32."""
+    """Converts to float32."""
     return array.to(torch.float32) if isinstance(array, Tensor) else array.astype(np.float32)
 
 
 def double(array: Array) -> Array:
-    """As float64."""
+    """Converts to float64."""
     return array.to(torch.float64) if isinstance(array, Tensor) else array.astype(np.float64)
 
 
 def shared(array: np.ndarray) -> Tensor:
-    """A tensor of the same memory, to be read only where the array can only be read, as those of other processes. These
-    are copied where they begin at another place than tensors do, as small ones may."""
+    """Returns a tensor that shares an array's memory; read-only if the array is, such as those from other processes.
+    Read-only arrays are copied if their alignment differs from that of tensors, as small ones' may."""
     return torch.from_numpy(array) if array.flags.writeable else _shared_to_read(array)
 
 
@@ -194,7 +194,7 @@ def _shared_to_read(array: np.ndarray) -> Tensor:
     if array.ctypes.data % _ALIGNED == 0:
         try:
             return torch.from_dlpack(array)
-        except (BufferError, TypeError, RuntimeError):  # of older libraries, or a type that they do not share
+        except (BufferError, TypeError, RuntimeError):  # older libraries, or an unsupported type
             pass
     own = aligned(array.shape, array.dtype)
     own[...] = array
@@ -202,7 +202,7 @@ def _shared_to_read(array: np.ndarray) -> Tensor:
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Zeros that begin where a tensor would."""
+    """Returns zeros with the alignment of a tensor."""
     size = dtype.itemsize * math.prod(shape)
     if dtype.hasobject or size == 0:
         return np.zeros(shape, dtype)
@@ -210,17 +210,17 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def flat(name: str, value: Column | None) -> dict[str, Array]:
-    """An array, or a dict of them, under names that begin with ``name``; nothing for ``None``."""
+    """Returns an array, or the arrays of a dict, under names that begin with ``name``; empty for ``None``."""
     if isinstance(value, dict):
         return {f"{name}/{key}": part for key, part in value.items()}
     return {} if value is None else {name: value}
 
 
 def unflat(name: str, arrays: dict[str, Array]) -> Any:
-    """The inverse of :func:`flat`."""
+    """Inverts :func:`flat`."""
     return under(name, arrays) or arrays.get(name)
 
 
 def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Those arrays whose names begin with a prefix and a slash, without these."""
+    """Returns the arrays whose names begin with a prefix and a slash, under their remaining names."""
     return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}

@@ -1,4 +1,4 @@
-"""What an algorithm of one's own is made of: a kind to derive from, a learner, hyper-parameters, parts, a card.
+"""Building blocks of a user's own algorithm: base classes, learners, hyper-parameters, parts, cards.
 
 See the page "An algorithm of your own".
 """

@@ -1,26 +1,26 @@
-"""Names that point to higher floors: what reads and writes the files of other libraries, and what files may name.
+"""Names of code in higher layers: readers and writers of other libraries' files, and classes that files may name.
 
-This is the one place where a lower floor knows of a higher one, and by name only: what is named is imported when such a
-file is met.
+Only here does a lower layer refer to a higher one, and by name: the code is imported when such a file is read or
+written.
 """
 
 MODELS = {"policy.pth": "polyak.compat.sb3_face.files.model_zip:read"}
-"""Zips of models, by a member that marks them -> what reads them as a file of polyak's own would be read."""
+"""Member that marks a zip of a model -> reader that returns it in the form of polyak's own files."""
 BUFFERS = {b"\x80": "polyak.compat.sb3_face.files.replay:read"}
-"""Replay buffers, by their first byte -> what reads them as a buffer's state dict."""
+"""First byte of a replay buffer's file -> reader that returns its state dict."""
 EXPERIENCE = {b"\x80": "polyak.compat.sb3_face.files.replay:recorded"}
-"""Replay buffers, by their first byte -> what reads them as a dataset's recording."""
+"""First byte of a replay buffer's file -> reader that returns a dataset's recording."""
 PICKLES = "polyak.compat.sb3_face.files.unpickle:loads"
-"""What reads a pickle without running it."""
+"""Reader of pickles that does not run them."""
 EXPERIENCE_IN_ZIPS = {"polyak.json": "polyak.checkpoint.recorded_experience:read"}
-"""Zips with a replay buffer inside, by a member that marks them -> what reads them as a dataset's recording."""
+"""Member that marks a zip with a replay buffer -> reader that returns a dataset's recording."""
 STATISTICS = {b"\x80": "polyak.compat.sb3_face.files.statistics:read"}
-"""Statistics of ``VecNormalize``, by their first byte -> what reads them as its state dict."""
+"""First byte of a file with statistics of ``VecNormalize`` -> reader that returns its state dict."""
 
 MODEL_WRITERS = {"sb3": "polyak.compat.sb3_face.files.export:save"}
-"""Formats -> what writes a model in them."""
+"""Format -> writer of models."""
 STATISTICS_WRITERS = {"sb3": "polyak.compat.sb3_face.files.statistics:save"}
-"""Formats -> what writes a ``VecNormalize`` in them."""
+"""Format -> writer of ``VecNormalize``."""
 
 NAMED_IN_FILES = (
     "polyak.envs.",
@@ -37,9 +37,9 @@ NAMED_IN_FILES = (
     "polyak.compat.",
     "polyak.zoo.callbacks.",
 )
-"""Where the classes are that a file of polyak's own may name."""
+"""Modules of the classes that a file of polyak's own may name."""
 CHANGES_THE_PROGRAM = "polyak.compat.startup."
-"""Modules among these whose import has effects, and that no file may name."""
+"""Modules among these whose import has side effects, and that no file may name."""
 
 MODULES_MOVED = {
     "polyak.compat.algorithms": "polyak.compat.sb3_face.algorithms",
@@ -100,16 +100,16 @@ MODULES_MOVED = {
     "polyak.nn.policies": "polyak.nn.policies.base",
     "polyak.nn.value_policy": "polyak.nn.policies.value",
 }
-"""Modules of earlier commits whose classes can stand in a file -> the modules that hold them now."""
+"""Modules of earlier commits whose classes may be in a file -> their present modules."""
 TENSORS_RENAMED = (
     (r"\bnet\.(\d+)\.(?!cnn)", r"net.mlp.\1."),
     (r"\bcnn\.", "net.0.cnn."),
     (r"\bcore\.", "lstm."),
     (r"\bcore\.", "gru."),
 )
-"""Parts of the names of tensors in files of earlier commits -> what they are now, where a model has no such tensor."""
+"""Parts of tensor names in files of earlier commits -> present ones, for models without a tensor of the old name."""
 CONSTANTS = ("log_std_clip_param_const",)
-"""How names of tensors end that files of earlier commits lack, since no training changes them."""
+"""Suffixes of tensor names that files of earlier commits lack, since training does not change them."""
 ROOMS_MOVED = {
     "polyak.compat.sb3_files.": "polyak.compat.sb3_face.files.",
     "polyak.compat.recurrent.": "polyak.compat.sb3_face.recurrent.",
@@ -121,4 +121,4 @@ ROOMS_MOVED = {
     "polyak.scale.": "polyak.compat.rllib_face.",
     "polyak.data.": "polyak.experience.",
 }
-"""Packages whose other modules have moved as they are, the longest names first."""
+"""Packages whose other modules have moved unchanged, the longest names first."""

@@ -99,6 +99,7 @@ class NetworkAlgorithm(Algorithm):
 
     n_runners, n_learners, restarts_per_hour = cast(Any, 0), 1, 0  # defaults for algorithms that do not declare them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
+    compression = cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """The learner class, which computes losses and makes gradient steps. It declares the hyper-parameters that it
@@ -298,7 +299,7 @@ class NetworkAlgorithm(Algorithm):
             if self.n_runners == 0:
                 return super()._vectorised(env)
             options: Any = {"timeout": self.runner_timeout, "restarts": self.restarts_per_hour}
-            options["placement"] = placement_of(self.placement, "runners")
+            options |= {"placement": placement_of(self.placement, "runners"), "compression": self.compression}
             env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 

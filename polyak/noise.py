@@ -1,6 +1,6 @@
-"""Noise added to the actions of a deterministic policy while it explores.
+"""Exploration noise for the actions of a deterministic policy.
 
-Draws come from numpy's global generator, which ``set_random_seed`` (a model's ``seed``) seeds.
+Random numbers come from numpy's global generator, which ``set_random_seed`` (a model's ``seed``) seeds.
 """
 
 import math
@@ -22,21 +22,22 @@ class ActionNoise(ABC):
 
     @abstractmethod
     def __call__(self) -> np.ndarray:
-        """The next sample, in the units of the policy's (rescaled) actions."""
+        """Returns the next sample, in the units of the policy's (rescaled) actions."""
 
     def reset(self) -> None:  # noqa: B027  (most kinds of noise have nothing to forget)
-        """Forget what the last episode left behind."""
+        """Reset the state at the end of an episode."""
 
     def tiled(self, n_envs: int) -> "ActionNoise | None":
-        """Independent copies that draw all ``[n_envs, ...]`` samples at once; ``None`` if there is no such form."""
+        """Returns independent copies that draw all samples ``[n_envs, ...]`` at once; ``None`` if there is no such
+        form."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:
-        """What the next samples depend on, besides the random generator."""
+        """Returns the state that the next samples depend on, besides the random generator."""
         return {}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:  # noqa: B027
-        """Take back what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
 
 
 class NormalActionNoise(ActionNoise):
@@ -57,7 +58,7 @@ class NormalActionNoise(ActionNoise):
         super().__init__()
 
     def __call__(self) -> np.ndarray:
-        # The numbers of np.random.normal(mu, sigma), whose checks of its arguments take ten times as long.
+        # Equal to np.random.normal(mu, sigma), whose argument checks take ten times as long.
         draw = self._mu + self._sigma * np.random.standard_normal(np.shape(self._mu))
         return np.asarray(draw).astype(self._dtype)
 
@@ -83,7 +84,7 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
         sigma: scale of the random increments per action component.
         theta: rate of return to the mean, per unit of time.
         dt: time between two samples.
-        initial_noise: where an episode starts; zero if not given.
+        initial_noise: value at the start of an episode; zero by default.
         dtype: of the samples; the state is kept in double precision.
 
     Raises:
@@ -127,7 +128,7 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
         self.noise_prev = np.array(state["noise_prev"])
 
     def start(self) -> np.ndarray:
-        """A new array with the value at the start of an episode."""
+        """Returns a new array with the value at the start of an episode."""
         return np.zeros_like(self._mu) if self.initial_noise is None else self.initial_noise.copy()
 
     def __repr__(self) -> str:
@@ -141,15 +142,15 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
 
 
 class NoiseCountError(ValueError, AssertionError):
-    """Too few or too many noises. Also an AssertionError, which is what Stable-Baselines3 raises here."""
+    """Too few or too many noises. Also an AssertionError, as in Stable-Baselines3."""
 
 
 class VectorizedActionNoise(ActionNoise):
     """Independent noise for each of several environments.
 
-    Normal and Ornstein-Uhlenbeck noise is drawn for all environments in one call, with the numbers that one copy per
-    environment would draw; any other kind is copied and called once per environment. Reading or setting ``noises``
-    switches to one object per environment for good, because the caller may then change them one by one.
+    Normal and Ornstein-Uhlenbeck noise is drawn for all environments in one call, with the same numbers as one copy per
+    environment would draw; other kinds are copied and called once per environment. Reading or setting ``noises``
+    switches to one object per environment permanently, because the caller may then change them individually.
 
     Args:
         base_noise: the kind of noise; it is copied.
@@ -171,7 +172,7 @@ class VectorizedActionNoise(ActionNoise):
 
     @property
     def base_noise(self) -> ActionNoise:
-        """The noise that is copied for each environment; setting it makes new copies."""
+        """The noise that is copied for each environment; setting it creates new copies."""
         return self._base_noise
 
     @base_noise.setter
@@ -185,7 +186,7 @@ class VectorizedActionNoise(ActionNoise):
 
     @property
     def noises(self) -> list[ActionNoise]:
-        """One noise object per environment."""
+        """The noise objects, one per environment."""
         if self._joint is not None:
             self._noises = self._copies()
             if isinstance(self._joint, OrnsteinUhlenbeckActionNoise):
@@ -211,13 +212,13 @@ class VectorizedActionNoise(ActionNoise):
         self._joint, self._noises = None, noises
 
     def __call__(self) -> np.ndarray:
-        """The next samples, ``[n_envs, ...]``."""
+        """Returns the next samples, ``[n_envs, ...]``."""
         if self._joint is not None:
             return self._joint()
         return np.stack([noise() for noise in self._noises])
 
     def reset(self, indices: Iterable[int] | None = None) -> None:
-        """Start again in the environments ``indices``, or in all of them."""
+        """Reset the noise of the environments ``indices``, or of all of them."""
         if self._joint is None:
             for i in range(self.n_envs) if indices is None else indices:
                 self._noises[i].reset()
@@ -247,14 +248,14 @@ class VectorizedActionNoise(ActionNoise):
 
 
 def for_environments(noise: ActionNoise, n_envs: int) -> ActionNoise:
-    """``noise`` for ``n_envs`` environments: vectorised where there are several."""
+    """Returns ``noise`` for ``n_envs`` environments: vectorised if there are several."""
     if isinstance(noise, VectorizedActionNoise):
         return noise if noise.n_envs == n_envs else VectorizedActionNoise(noise.base_noise, n_envs)
     return noise if n_envs == 1 else VectorizedActionNoise(noise, n_envs)
 
 
 def _checked_moments(mean: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """``mean`` and ``sigma`` as arrays of one shape."""
+    """Returns ``mean`` and ``sigma`` as arrays of one shape."""
     mu, scale = np.asarray(mean, dtype=np.float64), np.asarray(sigma, dtype=np.float64)
     if np.any(scale < 0):
         raise ValueError(f"sigma must not be negative, got {sigma!r}: it is a standard deviation.")

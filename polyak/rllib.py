@@ -1,4 +1,4 @@
-"""RLlib's names: configs that build algorithms, modules and catalogs, and what lets games be played on Ray.
+"""RLlib's names: configs that build algorithms, modules and catalogs, and classes for training on Ray.
 
 Names are imported from their files when first used, so that importing this module stays light.
 """

@@ -1,4 +1,4 @@
-"""Hyper-parameters that change while training: functions of the remaining progress, 1 at the start, 0 at the end."""
+"""Schedules of hyper-parameters: functions of the remaining progress, 1 at the start of training, 0 at the end."""
 
 import math
 from collections.abc import Callable
@@ -21,10 +21,10 @@ Schedule = Callable[[float], float]
 
 @dataclass(frozen=True)
 class ConstantSchedule:
-    """The same value throughout.
+    """A constant value.
 
     Args:
-        val: that value.
+        val: the value.
     """
 
     val: float
@@ -66,13 +66,13 @@ class LinearSchedule:
 
 @dataclass(frozen=True)
 class PiecewiseSchedule:
-    """Straight lines between points, and flat before the first and after the last.
+    """Linear interpolation between points, constant before the first and after the last.
 
     Args:
-        points: (share of training done, value) each; shares grow, and may exceed 1.
+        points: (share of training done, value) each; shares increase, and may exceed 1.
 
     Raises:
-        ValueError: there is none, or shares do not grow.
+        ValueError: there are no points, or shares do not increase.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -98,7 +98,7 @@ class PiecewiseSchedule:
 
 @dataclass(frozen=True)
 class CosineSchedule:
-    """Half a wave of the cosine from ``start`` to 0 (arXiv:1608.03983).
+    """Half a cosine wave from ``start`` to 0 (arXiv:1608.03983).
 
     Args:
         start: value at the beginning of training.
@@ -111,15 +111,15 @@ class CosineSchedule:
 
 
 class FloatSchedule:
-    """Any schedule or number as a schedule that returns a Python ``float``.
+    """A schedule or number as a schedule that returns a Python ``float``.
 
-    Schedules of users return numpy or torch scalars at times; those break comparisons, JSON and pickles further on.
+    Users' schedules may return numpy or torch scalars, which break comparisons, JSON and pickles elsewhere.
 
     Args:
         value_schedule: a number, or a function of the remaining progress.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: it is neither a number nor callable.
     """
 
     def __init__(self, value_schedule: Schedule | float) -> None:
@@ -150,7 +150,7 @@ class FloatSchedule:
 
 
 def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
-    """``value_schedule`` as a function of the remaining progress that returns a ``float``.
+    """Returns ``value_schedule`` as a function of the remaining progress that returns a ``float``.
 
     Raises:
         TypeError: it is neither a number nor callable.
@@ -159,13 +159,13 @@ def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
 
 
 def value_of(name: str, schedule: Schedule, progress: float) -> float:
-    """What the schedule of a hyper-parameter returns at this progress, which falls from 1 to 0.
+    """Returns the value of a hyper-parameter's schedule at the remaining progress, which falls from 1 to 0.
 
     Raises:
         ValueError: NaN, or a learning rate that is infinite or negative.
     """
     value = schedule(progress)
-    counts = "learning_rate" in name and progress >= 0  # below 0 is the last rollout of a training that it outlasts
+    counts = "learning_rate" in name and progress >= 0  # negative during a last rollout that overshoots
     if value != value or (counts and not 0 <= value < math.inf):
         wanted = "a finite number of at least 0" if "learning_rate" in name else "a number"
         raise ValueError(
@@ -176,24 +176,24 @@ def value_of(name: str, schedule: Schedule, progress: float) -> float:
 
 
 def is_constant(value: object) -> bool:
-    """Whether a hyper-parameter stays as it is while training: a number, or a schedule that returns the same always."""
+    """Whether a hyper-parameter is constant during training: a number, or a schedule that always returns the same."""
     if isinstance(value, FloatSchedule):
         value = value.value_schedule
     return not callable(value) or isinstance(value, ConstantSchedule)
 
 
 def parse_schedule(value: str | float | Schedule) -> float | Schedule:
-    """What a settings file or a command line means by a hyper-parameter that may be scheduled.
+    """Parses a hyper-parameter that may be scheduled, from a settings file or a command line.
 
     Args:
         value: ``"lin_3e-4"`` (falls linearly from 3e-4 to 0), a number, a number as text (YAML reads ``3e-4`` as text),
-            or a function, which is returned as it is.
+            or a function, which is returned unchanged.
 
     Returns:
-        a ``float`` for a number, else the schedule.
+        a ``float`` for a number, otherwise the schedule.
 
     Raises:
-        ValueError: a text that is none of these.
+        ValueError: another text.
         TypeError: not a text, a number or a function.
     """
     if isinstance(value, str):
@@ -214,13 +214,13 @@ def parse_schedule(value: str | float | Schedule) -> float | Schedule:
 
 
 def schedule_to_json(schedule: Any) -> float | dict[str, Any] | None:
-    """A schedule as plain JSON data.
+    """Returns a schedule as plain JSON data.
 
     Args:
         schedule: a number or a schedule.
 
     Returns:
-        a number, a dict, or ``None`` if ``schedule`` is not one of this module's kinds (a user's own function).
+        a number, a dict, or ``None`` if ``schedule`` is a user's own function.
     """
     if _is_number(schedule):
         return float(schedule)
@@ -240,10 +240,10 @@ def schedule_to_json(schedule: Any) -> float | dict[str, Any] | None:
 
 
 def schedule_from_json(data: float | dict[str, Any]) -> float | Schedule:
-    """The inverse of :func:`schedule_to_json`.
+    """Restores a schedule from :func:`schedule_to_json`.
 
     Raises:
-        ValueError: ``data`` is not what that function writes.
+        ValueError: ``data`` is not a result of that function.
     """
     if _is_number(data):
         return float(data)
@@ -269,5 +269,5 @@ def schedule_from_json(data: float | dict[str, Any]) -> float | Schedule:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether ``value`` is a real number of Python's or numpy's; a bool is none, nor is nan."""
+    """Whether ``value`` is a real number of Python's or numpy's; bools and nan are not."""
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)

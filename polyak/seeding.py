@@ -1,4 +1,4 @@
-"""One seed for every source of randomness, and their states as plain data."""
+"""Seeding of all random generators, and their states as plain data."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
 
     Args:
         seed: any integer numpy accepts, 0 to 2**32 - 1.
-        using_cuda: also ask cuDNN for deterministic kernels, at some cost in speed.
+        using_cuda: also select deterministic cuDNN kernels, which are slower.
     """
     random.seed(seed)
     np.random.seed(seed)
@@ -29,18 +29,18 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
 
 
 _drawing: dict[int, int] = {}
-"""Thread -> trainings under way in it that draw from the global generators."""
+"""Thread -> number of trainings running in it that draw from the global generators."""
 _lock = Lock()
 _alternates: ContextVar[bool] = ContextVar("alternates", default=False)
 
 
 @contextmanager
 def drawing(seed: int | None) -> Iterator[None]:
-    """Around a training, which draws from the global generators of python, numpy and torch.
+    """Context of a training, which draws from the global generators of python, numpy and torch.
 
     Args:
-        seed: the training's. Where there is one, and another thread draws at the same time, a warning says that the
-            seed does not determine the numbers; ``None``: nothing would be determined anyway.
+        seed: the training's. If it is given and another thread draws at the same time, a warning says that the results
+            are not reproducible; ``None``: no warning.
     """
     if _alternates.get():
         yield
@@ -67,7 +67,7 @@ def drawing(seed: int | None) -> Iterator[None]:
 
 @contextmanager
 def alternating() -> Iterator[None]:
-    """Around work in a thread that never runs at the same time as another, and has random states of its own."""
+    """Context of work in a thread that never runs at the same time as another, with its own random states."""
     token = _alternates.set(True)
     try:
         yield
@@ -76,14 +76,14 @@ def alternating() -> Iterator[None]:
 
 
 def derived_seed(*numbers: int) -> int:
-    """A seed that follows from non-negative integers, such as a model's seed and a number of steps."""
+    """Returns a seed derived from non-negative integers, such as a model's seed and a number of steps."""
     # 30 bits leave room for the environments' own seeds, seed + i, in a signed 32-bit integer.
     return int(np.random.SeedSequence(numbers).generate_state(1)[0]) >> 2
 
 
 @contextmanager
 def random_states_kept(*gpus: torch.device) -> Iterator[None]:
-    """Random numbers drawn inside the block, on the CPU or these GPUs, change nothing after it."""
+    """Restores the random states of the CPU and of these GPUs after the block."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=gpus):
         try:
@@ -94,7 +94,7 @@ def random_states_kept(*gpus: torch.device) -> Iterator[None]:
 
 
 def rng_state() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The states of python's, numpy's and torch's generators: JSON-able values, and arrays."""
+    """Returns the states of python's, numpy's and torch's generators: JSON values, and arrays."""
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     values = {"python": [version, gauss], "numpy": [name, int(position), int(has_gauss), float(cached)]}
@@ -109,7 +109,7 @@ def rng_state() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def set_rng_state(values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Put back what :func:`rng_state` returned. A CUDA state is ignored where there is no such device."""
+    """Restores what :func:`rng_state` returned. States of missing CUDA devices are ignored."""
     version, gauss = values["python"]
     random.setstate((version, tuple(arrays["python"].tolist()), gauss))
     name, position, has_gauss, cached = values["numpy"]

@@ -1,11 +1,11 @@
-"""Names that are not known, and those that were probably meant."""
+"""Suggestions for unknown names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 _MOST = 3
 _LONGEST_NAME = 200
-"""The time that a comparison takes grows with the square of it."""
+"""Longer names are not compared: the time of a comparison is quadratic in their length."""
 
 SYNONYMS = {
     "conservative_weight": "alpha min_q_weight cql_alpha cql_weight",
@@ -40,13 +40,14 @@ SYNONYMS = {
     "observations": "obs states",
     "deterministic": "greedy explore",
 }
-"""What an argument is called here -> what it is called elsewhere."""
+"""Name of an argument here -> its names in other libraries."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x', 'y' or 'z'?`` for the ``known`` names closest to ``name``, in any case, three at most.
+    """Returns `` Did you mean 'x', 'y' or 'z'?`` for the at most three ``known`` names closest to ``name``, in any
+    case.
 
-    Nothing if none is close. What other libraries call an argument (:data:`SYNONYMS`) leaves no doubt: it stands alone.
+    Empty if none is close. A match in :data:`SYNONYMS` is unambiguous: it is the only suggestion.
     """
     if len(name) > _LONGEST_NAME:
         return ""

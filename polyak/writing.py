@@ -1,8 +1,8 @@
-"""Files and folders that appear under their names only when they are whole, and stay so through a power cut.
+"""Atomic writing of files and folders: they appear under their names only when they are complete and on disk.
 
-Until then they have a name with a dot before it, and their machine and process in it, such as
-``.model.zip.ada_f3c1-4711-9d0c52aa.partial``. What killed processes have left is deleted when something is written
-beside it.
+Until then their name starts with a dot and contains machine and process, such as
+``.model.zip.ada_f3c1-4711-9d0c52aa.partial``. Leftovers of killed processes are deleted when something is written
+beside them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from pathlib import Path
 from typing import IO
 
 ABANDONED = 24 * 3600.0
-"""Seconds after which what a process of another machine has not written to any more is taken for left behind."""
+"""Seconds without a write after which an unfinished file of another machine is considered abandoned."""
 _LEFT = re.compile(r"\..*\.([^.]*)-(\d+)-[0-9a-f]+\.partial", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
-"""A path has lost one of its slashes."""
+"""A URL in a path, which may have lost one of its slashes."""
 _REFUSALS = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, getattr(errno, "EDQUOT", -1)}
 _ours: set[str] = set()
-"""Names of what this process is writing."""
+"""Names of the files that this process is writing."""
 
 
 @contextmanager
 def naming(path: str | os.PathLike[str], argument: str = "path") -> Iterator[None]:
-    """Convert what the system says of a file or folder that cannot be made to an error that names it.
+    """Convert system errors of creating a file or folder to an error that names it.
 
     Args:
-        path: the file or folder that is made within the block.
-        argument: what the user gave it as.
+        path: the file or folder that is created within the block.
+        argument: the name of the user's argument.
 
     Raises:
-        OSError: of the class that the system's error has, with the argument, its value, the reason and the fix.
-        ValueError: no file can have that name, or it is a URL.
+        OSError: of the same class as the system's error, with the argument, its value, the reason and the fix.
+        ValueError: the name is invalid, or a URL.
     """
     if why := not_mounted(path):
         raise ValueError(f"{argument}={str(path)!r} {why}")
@@ -55,8 +55,8 @@ def naming(path: str | os.PathLike[str], argument: str = "path") -> Iterator[Non
 
 
 def not_mounted(path: str | os.PathLike[str]) -> str:
-    """Why nothing can be written to a URL such as ``s3://bucket/logs``, which would be a folder ``s3:`` here; empty of
-    a path."""
+    """Returns the reason why nothing can be written to a URL such as ``s3://bucket/logs``, which would create a local
+    folder ``s3:``; empty for a path."""
     if not _URL.match(str(path)) or os.path.isdir(Path(path).parts[0]):
         return ""
     return (
@@ -68,8 +68,8 @@ def not_mounted(path: str | os.PathLike[str]) -> str:
 def make_folder(
     folder: str | os.PathLike[str], argument: str = "path", named: str | os.PathLike[str] | None = None
 ) -> None:
-    """Make a folder, with those above it, unless it is there; errors as of :func:`naming`, of the file that it is for
-    where that is ``named``."""
+    """Create a folder and its parents, unless it exists; errors as of :func:`naming`, about the file ``named`` if
+    given."""
     with naming(folder if named is None else named, argument):
         os.makedirs(folder, exist_ok=True)
 
@@ -87,10 +87,10 @@ def _reason(path: Path, error: Exception) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of ``path`` only when the block has ended without an error.
+    """Opens a new file that replaces ``path`` when the block has ended without an error.
 
     Raises:
-        OSError: it cannot be written; the message names the file, and says whether there is an earlier one.
+        OSError: the file cannot be written; the message names it, and mentions an earlier one that still exists.
     """
     with unfinished(path, in_folder=False) as at, at.open("wb") as file:
         yield file
@@ -98,14 +98,14 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unfinished(path: Path, in_folder: bool = True) -> Iterator[Path]:
-    """A path to write a file or a folder to, which takes the name ``path`` when the block has ended without an error.
+    """Yields a path for a new file or folder, which is renamed to ``path`` when the block has ended without an error.
 
     Args:
-        path: a file there is replaced; missing folders above it are made.
-        in_folder: with the same name in a folder of its own, for writers that read its suffix.
+        path: an existing file is replaced; missing parent folders are created.
+        in_folder: use the same file name in a temporary folder, for writers that read its suffix.
 
     Raises:
-        FileExistsError: there is a folder of that name.
+        FileExistsError: ``path`` is an existing folder.
         OSError: as :func:`replacing`.
     """
     begun = None
@@ -125,14 +125,14 @@ class Unfinished:
     """A file or a folder that is being written.
 
     Args:
-        path: of what it becomes.
+        path: the final path.
         in_folder: see :func:`unfinished`.
 
     Attributes:
-        at: where to write it.
+        at: the temporary path to write to.
 
     Raises:
-        FileExistsError: there is a folder of that name.
+        FileExistsError: ``path`` is an existing folder.
     """
 
     def __init__(self, path: Path, in_folder: bool = True) -> None:
@@ -148,12 +148,12 @@ class Unfinished:
             self._beside.mkdir(mode=0o700) if in_folder else self._beside.touch(mode=0o666, exist_ok=False)
 
     def finish(self) -> None:
-        """Give it its name, once the disk has it."""
+        """Flush to disk and rename to the final path."""
         for file in [file for file in self.at.rglob("*") if file.is_file()] if self.at.is_dir() else [self.at]:
             with file.open("rb+") as written:
                 os.fsync(written.fileno())
         os.replace(self.at, self.path)
-        with suppress(OSError):  # not every system has this for folders
+        with suppress(OSError):  # not every system supports this for folders
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -162,7 +162,7 @@ class Unfinished:
         self.drop()
 
     def drop(self) -> None:
-        """Delete what there is beside the file."""
+        """Delete the temporary file or folder."""
         _delete(self._beside)
         _ours.discard(self._beside.name)
 
@@ -173,7 +173,7 @@ def _delete(path: Path) -> None:
 
 
 def _place() -> str:
-    """This machine; within it the container, whose processes are counted apart."""
+    """Returns the name of this machine and container; processes are numbered per container."""
     name = re.sub(r"\W", "_", socket.gethostname(), flags=re.ASCII)[:40]
     with suppress(OSError):
         return f"{name}_{os.stat('/proc/self/ns/pid').st_ino:x}"
@@ -181,7 +181,7 @@ def _place() -> str:
 
 
 def delete_left(folder: Path) -> None:
-    """Delete what killed processes have left half-written in a folder."""
+    """Delete unfinished files of killed processes in a folder."""
     for entry in os.scandir(folder):
         if (found := _LEFT.fullmatch(entry.name)) and _is_left(entry.name, found[1], int(found[2]), folder):
             _delete(folder / entry.name)
@@ -197,7 +197,7 @@ def _is_left(name: str, place: str, process: int, folder: Path) -> bool:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is a process of this machine."""
+    """Whether a process of this machine is running."""
     if sys.platform == "win32":
         import ctypes
 
@@ -207,13 +207,13 @@ def is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # of another user
         pass
     return True
 
 
 def _named(error: BaseException, path: Path) -> OSError | None:
-    """An error in writing with the name of the file; ``None``: it is about something else."""
+    """Returns a write error that names the file; ``None`` if the error has another cause."""
     if not isinstance(error, OSError) or error.errno not in _REFUSALS:
         return None
     about = path if error.filename is None else Path(str(error.filename))

@@ -1,12 +1,11 @@
-"""Ranges of hyper-parameters, as parts that are put together: where `polyak tune` looks for settings.
+"""Composable ranges of hyper-parameters: the search spaces of `polyak tune`.
 
-A part draws numbers from an Optuna trial and returns settings as they stand in YAML files: plain numbers, strings,
-lists and dicts, keyed by the constructor's parameters and the run keys of `polyak.zoo.settings`. They replace those of
-the tuned file; what no part names stays as it is there.
+A part draws numbers from an Optuna trial and returns settings as in YAML files: plain numbers, strings, lists and
+dicts, keyed by the constructor's parameters and the run keys of `polyak.zoo.settings`. They replace those of the tuned
+file; other settings are kept.
 
-Ranges go from what is known to be too small to what is known to be too large for most tasks, on a logarithmic scale
-where a factor matters more than a difference. Where a setting costs experience (a rollout, a warm-up), the task's
-budget bounds it.
+Ranges cover values from too small to too large for most tasks, on a logarithmic scale if ratios matter more than
+differences. If a setting costs experience (a rollout, a warm-up), the task's budget bounds it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What a range may depend on: the budget of one training in environment steps, and what stays fixed in it.
+    """The facts that a range may depend on: the budget of one training in environment steps, and fixed settings.
 
-    ``continuous`` says whether actions are a Box; ``images`` whether the policy sees images; ``goals`` whether
+    ``continuous``: whether actions are a Box; ``images``: whether the policy takes images; ``goals``: whether
     experience is relabelled with other goals (HER).
     """
 
@@ -41,7 +40,7 @@ class SearchPart:
     """One draw, or a few that belong together."""
 
     name: str
-    """Of parts with one name in a :class:`Search` the last is drawn, in the place of the first."""
+    """Of parts with the same name in a :class:`Search`, the last is drawn, at the position of the first."""
     draw: Callable[[BaseTrial, Task, Mapping[str, Any]], Values]
     """``(trial, task, settings drawn before) -> settings``"""
 
@@ -50,7 +49,7 @@ class Search:
     """Parts that are drawn one after the other: ``search(trial, task)`` returns the settings of all.
 
     Args:
-        parts: each a :class:`SearchPart`, or another search, whose parts are meant.
+        parts: :class:`SearchPart` objects, or searches, whose parts are included.
     """
 
     def __init__(self, *parts: SearchPart | Search) -> None:

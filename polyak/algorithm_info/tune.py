@@ -1,6 +1,6 @@
-"""Parts of search spaces, each made by a function: ``Search(tune.rate(), tune.uniform("clip_range", 0.05, 0.4))``.
+"""Functions that create parts of search spaces: ``Search(tune.rate(), tune.uniform("clip_range", 0.05, 0.4))``.
 
-Numbers are rounded to three digits, so that what is written is what was tried.
+Numbers are rounded to three digits, so that written settings equal the tried ones.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
 
 
 def uniform(name: str, low: float, high: float) -> SearchPart:
-    """A number in [low, high]."""
+    """Draws a number in [low, high]."""
     return SearchPart(name, lambda trial, task, drawn: {name: draw_uniform(trial, name, low, high)})
 
 
 def log_uniform(name: str, low: float, high: float) -> SearchPart:
-    """A number in [low, high] whose logarithm is uniform."""
+    """Draws a number in [low, high] whose logarithm is uniform."""
     return SearchPart(name, lambda trial, task, drawn: {name: draw_log_uniform(trial, name, low, high)})
 
 
 def whole(name: str, low: int, high: int) -> SearchPart:
-    """A whole number in [low, high]."""
+    """Draws an integer in [low, high]."""
     return SearchPart(name, lambda trial, task, drawn: {name: trial.suggest_int(name, low, high)})
 
 
 def power_of_two(name: str, low: int, high: int) -> SearchPart:
-    """2, 4, 8, ... between ``low`` and ``high``, which are powers of two."""
+    """Draws 2, 4, 8, ... between ``low`` and ``high``, which are powers of two."""
     return SearchPart(name, lambda trial, task, drawn: {name: draw_power_of_two(trial, name, low, high)})
 
 
 def one_of(name: str, choices: Sequence[int], of_the_budget: float = math.inf) -> SearchPart:
-    """One of the rising ``choices`` that are at most so many times the steps of a training."""
+    """Draws one of the ascending ``choices``, up to this multiple of the steps of a training."""
     return SearchPart(
         name, lambda trial, task, drawn: {name: draw_one_of(trial, name, choices, of_the_budget * task.n_timesteps)}
     )
 
 
 def choice(name: str, choices: Sequence[Any] = (False, True)) -> SearchPart:
-    """One of ``choices``, which have no order."""
+    """Draws one of ``choices``, which have no order."""
     return SearchPart(name, lambda trial, task, drawn: {name: trial.suggest_categorical(name, list(choices))})
 
 
-# -- every learner -----------------------------------------------------------------------------------------------------
+# -- all learners -----------------------------------------------------------------------------------------------------
 
 
 def rate(low: float = 1e-5, high: float = 5e-3, name: str = "learning_rate") -> SearchPart:
-    """A learning rate that stays, or falls linearly to 0."""
+    """Draws a learning rate that is constant, or falls linearly to 0."""
     return SearchPart(name, lambda trial, task, drawn: {name: draw_rate(trial, name, low, high)})
 
 
 def discount() -> SearchPart:
-    """How far rewards reach: from about 10 steps to about 10,000."""
+    """Draws the discount, with a horizon of about 10 to 10,000 steps."""
     return SearchPart(
         "gamma",
         lambda trial, task, drawn: {"gamma": round(1 - draw_log_uniform(trial, "one_minus_gamma", 1e-4, 1e-1), 6)},
@@ -66,7 +66,7 @@ def discount() -> SearchPart:
 
 
 def network(widest: int = 256) -> SearchPart:
-    """Hidden layers, up to ``widest``, and activation; images keep the encoder and the layers of their policy.
+    """Draws hidden layers, up to ``widest``, and activation; for images the policy's defaults are kept.
 
     Args:
         widest: a power of two, at least 32.
@@ -85,7 +85,7 @@ def network(widest: int = 256) -> SearchPart:
 
 
 def of_policy(part: SearchPart) -> SearchPart:
-    """A part whose settings are entries of ``policy_kwargs``, beside those drawn before."""
+    """Turns a part's settings into entries of ``policy_kwargs``, beside those drawn before."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         return {"policy_kwargs": {**drawn.get("policy_kwargs", {}), **part.draw(trial, task, drawn)}}
@@ -94,7 +94,7 @@ def of_policy(part: SearchPart) -> SearchPart:
 
 
 def clipped_gradients(low: float = 0.1, high: float = 10.0) -> SearchPart:
-    """The norm to which gradients are clipped."""
+    """Draws the norm that gradients are clipped to."""
     return log_uniform("max_grad_norm", low, high)
 
 
@@ -102,11 +102,11 @@ def clipped_gradients(low: float = 0.1, high: float = 10.0) -> SearchPart:
 
 
 def rollout(smallest: int = 128, per_env: int = 0) -> SearchPart:
-    """Steps per environment, so that the budget holds four rollouts or more.
+    """Draws the steps per environment of a rollout, so that the budget allows at least four rollouts.
 
     Args:
-        smallest: rows that a rollout of all environments has at least.
-        per_env: instead, steps of each environment at least.
+        smallest: least number of rows of a rollout, over all environments.
+        per_env: instead, least number of steps of each environment.
     """
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
@@ -119,7 +119,7 @@ def rollout(smallest: int = 128, per_env: int = 0) -> SearchPart:
 
 
 def minibatches(most_epochs: int = 20) -> SearchPart:
-    """Minibatches that are no larger than the rollout, whose ``n_steps`` is drawn before; and passes over it.
+    """Draws minibatches no larger than the rollout, whose ``n_steps`` is drawn before; and passes over it.
 
     Args:
         most_epochs: 1 draws none.
@@ -134,12 +134,12 @@ def minibatches(most_epochs: int = 20) -> SearchPart:
 
 
 def traces() -> SearchPart:
-    """From nearly one-step temporal differences to Monte Carlo."""
+    """Draws the trace decay, from nearly one-step temporal differences to Monte Carlo."""
     return uniform("gae_lambda", 0.7, 1.0)
 
 
 def entropy() -> SearchPart:
-    """The weight of the entropy bonus."""
+    """Draws the weight of the entropy bonus."""
     return log_uniform("ent_coef", 1e-8, 0.1)
 
 
@@ -147,11 +147,11 @@ def entropy() -> SearchPart:
 
 
 def replay(smallest_batch: int = 16, largest_batch: int = 512) -> SearchPart:
-    """Batch size, buffer size, start of learning; with goals, the number of relabelled ones."""
+    """Draws batch size, buffer size and start of learning; with goals, the number of relabelled ones."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         values: Values = {"batch_size": draw_power_of_two(trial, "batch_size", smallest_batch, largest_batch)}
-        if not task.images:  # their buffers fill the memory: the tuned file says how large they may be
+        if not task.images:  # buffers of images fill the memory: the tuned file sets their size
             sizes = [10_000, 100_000, 1_000_000]
             values["buffer_size"] = draw_one_of(trial, "buffer_size", sizes, 5 * task.n_timesteps)
         if task.goals:
@@ -166,19 +166,19 @@ def replay(smallest_batch: int = 16, largest_batch: int = 512) -> SearchPart:
 
 
 def batches() -> SearchPart:
-    """Rows of a minibatch that is drawn from a dataset."""
+    """Draws the rows of a minibatch from a dataset."""
     return power_of_two("batch_size", 64, 1024)
 
 
 def n_step_returns() -> SearchPart:
-    """Rewards summed before bootstrapping; one where goals are relabelled."""
+    """Draws the number of rewards summed before bootstrapping; one if goals are relabelled."""
     return SearchPart(
         "n_steps", lambda trial, task, drawn: {} if task.goals else {"n_steps": trial.suggest_int("n_steps", 1, 5)}
     )
 
 
 def many_updates() -> SearchPart:
-    """Gradient steps of the critics for each environment step, after which the actor makes one."""
+    """Draws the critics' gradient steps for each environment step, after which the actor makes one."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         n_updates = draw_one_of(trial, "gradient_steps", [1, 5, 10, 20])
@@ -188,7 +188,7 @@ def many_updates() -> SearchPart:
 
 
 def updates(most: int = 256) -> SearchPart:
-    """How often it learns, up to every ``most`` steps; a gradient step for each 1 to 8 environment steps."""
+    """Draws how often the model learns, up to every ``most`` steps; one gradient step per 1 to 8 environment steps."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         train_freq = draw_one_of(trial, "train_freq", [1, 4, 16, 64, 256], most)
@@ -199,12 +199,12 @@ def updates(most: int = 256) -> SearchPart:
 
 
 def soft_target(high: float = 0.1) -> SearchPart:
-    """The rate of target updates."""
+    """Draws the rate of target updates."""
     return log_uniform("tau", 1e-3, high)
 
 
 def hard_target() -> SearchPart:
-    """Environment steps between two copies of the network to its target."""
+    """Draws the environment steps between two copies of the network to its target."""
     return one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1)
 
 
@@ -212,7 +212,7 @@ def hard_target() -> SearchPart:
 
 
 def epsilon() -> SearchPart:
-    """Length and final value of epsilon's schedule."""
+    """Draws length and final value of epsilon's schedule."""
     return SearchPart(
         "exploration",
         lambda trial, task, drawn: {
@@ -223,7 +223,7 @@ def epsilon() -> SearchPart:
 
 
 def action_noise() -> SearchPart:
-    """Noise that is added to the actions of a deterministic policy."""
+    """Draws the noise added to the actions of a deterministic policy."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         kind = trial.suggest_categorical("noise_type", ["none", "normal", "ornstein-uhlenbeck"])
@@ -233,7 +233,7 @@ def action_noise() -> SearchPart:
 
 
 def gsde() -> SearchPart:
-    """Exploration that depends on the state, for continuous actions."""
+    """Draws state-dependent exploration, for continuous actions."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         if not task.continuous:
@@ -249,47 +249,47 @@ def gsde() -> SearchPart:
 
 
 def passes(most_epochs: int, *more: SearchPart) -> Search:
-    """Of what makes several passes over each rollout, at most so many."""
+    """Returns the search of algorithms with several passes over each rollout, up to ``most_epochs``."""
     return Search(rollout(), rate(), discount(), minibatches(most_epochs), traces(), *more, network())
 
 
 def clipped_steps(*more: SearchPart) -> Search:
-    """Of PPO and its relatives."""
+    """Returns the search of PPO and its variants."""
     clipping, values = uniform("clip_range", 0.05, 0.4), uniform("vf_coef", 0.1, 1.0)
     return passes(20, clipping, values, entropy(), clipped_gradients(), *more)
 
 
 def short_rollouts(per_env: int, *more: SearchPart) -> Search:
-    """Of what makes one update with each rollout, which may have as few steps of each environment as ``per_env``."""
+    """Returns the search of algorithms with one update per rollout, with at least ``per_env`` steps of each
+    environment."""
     return Search(rate(), discount(), rollout(per_env=per_env), traces(), *more, clipped_gradients(), network())
 
 
 def lagging_rollouts() -> Search:
-    """Of what learns from rollouts of a slightly older policy."""
+    """Returns the search of algorithms that learn from rollouts of a slightly older policy."""
     parts = rate(), discount(), rollout(), traces(), log_uniform("vf_coef", 0.01, 1.0), entropy()
     return Search(*parts, clipped_gradients(0.5, 100.0), gsde(), network())
 
 
 def actor_critic(*more: SearchPart, how_often: SearchPart | None = None) -> Search:
-    """Of an actor-critic that replays its experience, with soft targets; ``how_often`` takes the place of
-    :func:`updates`."""
+    """Returns the search of an actor-critic with replay and soft targets; ``how_often`` replaces :func:`updates`."""
     often = how_often or updates(most=64)
     return Search(rate(), discount(), replay(), often, soft_target(), *more, network(widest=512))
 
 
 def q_learning(*more: SearchPart) -> Search:
-    """Of DQN and its relatives."""
+    """Returns the search of DQN and its variants."""
     parts = hard_target(), n_step_returns(), rate(), discount(), replay(), updates()
     return Search(*parts, *more, network())
 
 
 def of_data() -> Search:
-    """Of what learns from a dataset."""
+    """Returns the search of algorithms that learn from a dataset."""
     return Search(rate(), discount(), batches(), network(widest=512))
 
 
 def from_data() -> Search:
-    """Of an actor-critic that learns from a dataset."""
+    """Returns the search of an actor-critic that learns from a dataset."""
     return Search(of_data(), soft_target())
 
 
@@ -297,33 +297,33 @@ def from_data() -> Search:
 
 
 def three_digits(value: float) -> float:
-    """Round to three significant digits."""
+    """Rounds to three significant digits."""
     return float(f"{value:.3g}")
 
 
 def draw_log_uniform(trial: BaseTrial, name: str, low: float, high: float) -> float:
-    """Draw a number whose logarithm is uniform."""
+    """Draws a number whose logarithm is uniform."""
     return three_digits(trial.suggest_float(name, low, high, log=True))
 
 
 def draw_uniform(trial: BaseTrial, name: str, low: float, high: float) -> float:
-    """Draw a number."""
+    """Draws a uniform number."""
     return three_digits(trial.suggest_float(name, low, high))
 
 
 def draw_power_of_two(trial: BaseTrial, name: str, low: int, high: int) -> int:
-    """Draw 2, 4, 8, ... between `low` and `high`, which are powers of two; Optuna knows the exponent."""
+    """Draws 2, 4, 8, ... between `low` and `high`, which are powers of two; Optuna samples the exponent."""
     return 2 ** trial.suggest_int(f"{name}_pow", int(math.log2(low)), max(int(math.log2(low)), int(math.log2(high))))
 
 
 def draw_one_of(trial: BaseTrial, name: str, choices: Sequence[int], at_most: float = math.inf) -> int:
-    """Draw one of the rising `choices` that are `at_most` so large; the smallest if all are larger."""
+    """Draws one of the ascending `choices` up to `at_most`; the smallest if all are larger."""
     fitting = [choice for choice in choices if choice <= at_most] or choices[:1]
     return fitting[trial.suggest_int(f"{name}_index", 0, len(fitting) - 1)]
 
 
 def draw_rate(trial: BaseTrial, name: str, low: float, high: float) -> float | str:
-    """Draw a number that stays, or falls linearly to 0."""
+    """Draws a number that is constant, or falls linearly to 0."""
     value = draw_log_uniform(trial, name, low, high)
     falls = trial.suggest_categorical(f"{name}_schedule", ["constant", "linear"]) == "linear"
     return f"lin_{value:g}" if falls else value

@@ -1,6 +1,6 @@
 """Soft Actor-Critic (SAC).
 
-Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:1812.05905. Equation numbers are theirs.
+Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:1812.05905. Equation numbers refer to it.
 
 Shapes: B batch rows, A action dimensions, K critics.
 """
@@ -47,7 +47,7 @@ def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
     """J(alpha) = -log(alpha) E[log pi(a|s) + H], eq. 18 with log(alpha) for alpha. log_prob [B] -> []
 
-    The logarithm keeps alpha positive and, as the authors' code does, scales its gradient by 1/alpha.
+    The logarithm keeps alpha positive and, as in the authors' code, scales its gradient by 1/alpha.
     """
     return -(log_alpha * (log_prob + target_entropy).detach()).mean()
 
@@ -56,7 +56,7 @@ def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float)
 
 
 class SoftActorCriticLearner(Learner):
-    """What CrossQ shares with SAC: actor, critics and temperature, their optimizers and objectives."""
+    """Base class of SAC and CrossQ: actor, critics and temperature, their optimizers and objectives."""
 
     policy: ContinuousPolicy
     ent_coef: Tunable[Tensor]
@@ -77,35 +77,36 @@ class SoftActorCriticLearner(Learner):
             self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), recipe.lr)
 
     def temperature(self) -> Tensor:
-        """alpha, as it is now: [1] if it is learned, else []."""
+        """Returns the present temperature alpha: [1] if it is learned, otherwise []."""
         return self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
 
     def begin(self) -> None:
-        """Counts an update, and draws the noise of gSDE."""
+        """Count an update, and draw the noise of gSDE."""
         self.steps += 1
         if self.use_sde:
             self.policy.reset_noise()
 
     def with_actor(self, update: Update, batch: Transition) -> Update:
-        """An update of the critics; every ``policy_delay`` of them with one of actor and temperature."""
+        """Complete an update of the critics: every ``policy_delay`` updates, actor and temperature are updated, too."""
         if self.steps % self.policy_delay:
             return update
         return update._replace(metrics={**update.metrics, **self.run(self.actor_step, batch)})
 
     def actor_step(self, batch: Transition) -> Metrics:
-        """The actor and the temperature, by actions that are drawn for them."""
+        """Makes a step of actor and temperature on newly sampled actions."""
         actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
         return self.improve_actor(batch, actions, log_prob, self.temperature())
 
     def improve_actor(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """One step of the actor by its own actions [B, A] with log_prob [B], eq. 9 and 10; one of the temperature."""
+        """Make a step of the actor on its own actions [B, A] with log_prob [B], eq. 9 and 10, and one of the
+        temperature."""
         actor = self.actor_objective(batch, actions, log_prob, self.q_of_policy(batch, actions), alpha)
         self.minimise("actor", actor.loss)
         temperature = self.improve_temperature(log_prob, alpha)
         return {"actor_loss": actor.loss.detach(), **temperature, **actor.metrics}
 
     def improve_temperature(self, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """One step of the temperature alpha by log_prob [B] of the actor's own actions, if it is learned, eq. 18."""
+        """Make a step of the temperature alpha, if it is learned, by log_prob [B] of the actor's own actions, eq. 18."""
         if not self.learn_alpha:
             return {"ent_coef": alpha.mean()}
         temperature = self.temperature_objective(log_prob)
@@ -113,44 +114,44 @@ class SoftActorCriticLearner(Learner):
         return {"ent_coef": alpha.mean(), "ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
 
     def estimates(self, batch: Transition) -> Tensor:
-        """What the critics say of the batch's actions, to be compared with the target. -> [K, B]"""
+        """Returns the critics' Q-values of the batch's actions, to be compared with the target. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, batch.actions)
 
     def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
-        """What the critics say of the actor's actions [B, A]. -> [K, B]"""
+        """Returns the critics' Q-values of the actor's actions [B, A]. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, actions)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        """Returns the critics' loss. q [K, B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
 
     def actor_objective(
         self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
     ) -> Objective:
-        """Of the actor. Its own actions [B, A], log_prob [B] and q [K, B] of those"""
+        """Returns the actor's loss. Its own actions [B, A], log_prob [B] and q [K, B] of those"""
         return Objective(actor_loss(q, log_prob, alpha))
 
     def temperature_objective(self, log_prob: Tensor) -> Objective:
-        """Of the temperature. log_prob [B] of the actor's own actions"""
+        """Returns the temperature's loss. log_prob [B] of the actor's own actions"""
         return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy))
 
 
 class SACLearner(SoftActorCriticLearner):
-    """Soft actor-critic with lagging copies of the critics."""
+    """Soft actor-critic with target critics."""
 
     tau: Tunable[Tensor]
     target_update_interval: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step of critics, actor and temperature; then the targets follow."""
+        """Makes a gradient step of critics, actor and temperature, then updates the targets."""
         self.begin()
         update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
         return update
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """Algorithm 1."""
+        """Makes the gradient steps of algorithm 1."""
         alpha = self.temperature()
-        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)  # sampled before those of the target
         update = self.improve_critics(batch, alpha)
         metrics = self.improve_actor(batch, actions, log_prob, alpha)
         if update_target:
@@ -158,7 +159,7 @@ class SACLearner(SoftActorCriticLearner):
         return update._replace(metrics={**update.metrics, **metrics})
 
     def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
-        """Soft Bellman residual, eq. 5 and 6."""
+        """Make a step of the critics on the soft Bellman residual, eq. 5 and 6."""
         target = self.td_target(batch, alpha)
         critic = self.critic_objective(batch, self.estimates(batch), target)
         self.minimise("critic", critic.loss)
@@ -166,7 +167,7 @@ class SACLearner(SoftActorCriticLearner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
-        """What the critics regress on, eq. 2 and 3 with target critics. -> [B]"""
+        """Returns the target Q-values of eq. 2 and 3, by the target critics. -> [B]"""
         next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
@@ -176,21 +177,21 @@ class SACLearner(SoftActorCriticLearner):
 
 
 class Temperature(Part):
-    """The entropy temperature alpha of a model, which may be learned."""
+    """Part of the entropy temperature alpha, which may be learned."""
 
     def check(self) -> None:
         parse_ent_coef(self.model.ent_coef)
 
     def adopt(self, name: str, before: Any) -> None:
-        """Refuses to set what a learned temperature has begun with."""
+        """Refuses to change the initial value of a learned temperature."""
         check_temperature(self.model, name, before)
 
 
 class GaussianTemperature(Temperature):
-    """The same where actions are continuous: gSDE, and a rate for each part that learns."""
+    """The temperature of continuous actions, with gSDE and learning rates per part."""
 
     rated: ClassVar[tuple[str, ...]] = ("actor", "critic", "ent_coef")
-    """Names that ``learning_rates`` may hold."""
+    """Names that ``learning_rates`` may contain."""
 
     def check(self) -> None:
         super().check()
@@ -220,10 +221,10 @@ class SAC(SoftCritics, OffPolicyAlgorithm):
 
 
 def check_temperature(model: Any, name: str, before: Any) -> None:
-    """Refuse to set what a learned temperature has begun with, on a model that is built.
+    """Refuse to change the initial value of a learned temperature on a model that is built.
 
     Raises:
-        FixedHyperparameterError: ``name`` was ``before`` and is set to what would take another learner.
+        FixedHyperparameterError: ``name`` changes from ``before`` to a value that requires another learner.
     """
     value = getattr(model, name)
     if name == "target_entropy" and isinstance(value, str):
@@ -239,7 +240,7 @@ def check_temperature(model: Any, name: str, before: Any) -> None:
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:
-    """``"auto"`` -> (learned, 1.0); ``"auto_0.1"`` -> (learned, 0.1); 0.2 -> (fixed, 0.2).
+    """Parses the temperature: ``"auto"`` -> (learned, 1.0); ``"auto_0.1"`` -> (learned, 0.1); 0.2 -> (fixed, 0.2).
 
     Raises:
         HyperparameterError: another text, or an initial value that is not positive.

@@ -1,11 +1,11 @@
-"""Soft Actor-Critic in its first form, with a network for the values of states (SACV).
+"""Soft Actor-Critic in its first form, with a state-value network (SACV).
 
 Haarnoja, Zhou, Abbeel and Levine 2018, "Soft Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with
-a Stochastic Actor", arXiv:1801.01290. Equation numbers are theirs. Targets of the critics come from a lagging copy of
-the state-value function; the second form, :mod:`polyak.algorithms.sac`, has lagging copies of the critics instead.
+a Stochastic Actor", arXiv:1801.01290. Equation numbers refer to it. The critics' targets come from a target state-value
+network; the second form, :mod:`polyak.algorithms.sac`, has target critics instead.
 
-The paper multiplies rewards by a scale and leaves the temperature at 1. Here rewards stay as they are and the
-temperature alpha is 1 / scale: the policy is the same, and values are smaller by that factor.
+The paper scales rewards and fixes the temperature at 1. Here rewards are not scaled and the temperature alpha is 1 /
+scale: the policy is the same, and values are smaller by that factor.
 
 Shapes: B batch rows, A action dimensions, K critics.
 """
@@ -40,13 +40,14 @@ def value_loss(values: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 class SACVLearner(SACLearner):
-    """Actor, critics, and a state-value function with a lagging copy."""
+    """Actor, critics, and a state-value function with a target network."""
 
     policy: LaggingValuePolicy
     optimized = ("value",)
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """Algorithm 1: values of states, critics, actor, each by the others as they are then; the target follows."""
+        """Makes the steps of algorithm 1: state values, critics, actor, each by the others' latest update; then the
+        target."""
         alpha = self.temperature()
         actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
         target = self.soft_values(batch, actions, log_prob, alpha)
@@ -61,17 +62,17 @@ class SACVLearner(SACLearner):
 
     @torch.no_grad()
     def soft_values(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
-        """What V regresses on: one sample of eq. 3, by the smaller critic. The actor's actions [B, A], log_prob [B]
-        -> [B]"""
+        """Returns the targets of V: one sample of eq. 3, by the smaller critic. The actor's actions [B, A], log_prob
+        [B] -> [B]"""
         return soft_value(self.q_of_policy(batch, actions), log_prob, alpha)
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
-        """What the critics regress on: r + gamma V_target(s'), eq. 8. -> [B]"""
+        """Returns the target Q-values r + gamma V_target(s'), eq. 8. -> [B]"""
         return batch.rewards + batch.discounts * self.policy.value_target(batch.next_observations)
 
     def value_objective(self, batch: Transition, values: Tensor, target: Tensor) -> Objective:
-        """Of the state-value function. values [B], target [B]"""
+        """Returns the value loss. values [B], target [B]"""
         return Objective(value_loss(values, target, batch.weights))
 
 
@@ -79,24 +80,24 @@ class SACVLearner(SACLearner):
 
 
 class TemperatureBesideValues(GaussianTemperature):
-    """The same beside a network of state values."""
+    """The temperature beside a state-value network, which has its own learning rate."""
 
     rated: ClassVar = ("actor", "critic", "value", "ent_coef")
 
 
 @dataclass(eq=False, repr=False)
 class SACV(SAC):
-    """Soft Actor-Critic in its first form: a state-value network with a target, a fixed temperature (arXiv:1801.01290).
+    """Soft Actor-Critic in its first form: a target state-value network, a fixed temperature (arXiv:1801.01290).
 
-    Losses of actor and critics: :mod:`polyak.algorithms.sac`.
+    The losses of actor and critics are in :mod:`polyak.algorithms.sac`.
     """
 
     _: KW_ONLY
     ent_coef: NonNegative | str = 0.2
-    """Entropy temperature alpha, 1 over the paper's reward scale: a number fixes it, as the paper does; ``"auto"``
-    learns it from 1, ``"auto_0.1"`` learns it from 0.1."""
+    """Entropy temperature alpha, 1 over the paper's reward scale: a number fixes it, as in the paper; ``"auto"`` learns
+    it from 1, ``"auto_0.1"`` learns it from 0.1."""
     learning_rates: PartRates | None = None
-    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``,
+    """Learning rates of single parts that override ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``,
     ``"ent_coef"``."""
 
     made_of: ClassVar[MadeOf] = {"temperature": TemperatureBesideValues}
@@ -105,9 +106,9 @@ class SACV(SAC):
         LaggingValuePolicy, actor="squashed_gaussian", critic=CriticWithoutTarget, net_arch=[256, 256]
     )
     value = Held("policy.value")
-    """The network of state values."""
+    """The state-value network."""
     value_target = Held("policy.value_target")
-    """Its lagging copy."""
+    """The target state-value network."""
 
     card: ClassVar[Card] = Card(
         idea="SAC with a state-value network and its target, at a fixed temperature",

@@ -32,20 +32,20 @@ from polyak.parts.replay import ExperienceReplay
 
 
 def noisy_actions(actions: Tensor, draws: Tensor, sigma: Tensor, clip: Tensor) -> Tensor:
-    """a + clip(sigma z, -c, c), kept in [-1, 1]. actions [B, A], standard normal draws z [B, K, A] -> [B, K, A]"""
+    """a + clip(sigma z, -c, c), clipped to [-1, 1]. actions [B, A], standard normal draws z [B, K, A] -> [B, K, A]"""
     return (actions.unsqueeze(1) + (sigma * draws).clamp(-clip, clip)).clamp(-1, 1)
 
 
 def log_inverse_density(draws: Tensor) -> Tensor:
-    """-log p(z) of standard normal draws but for a constant: sum_a z_a^2 / 2. [B, K, A] -> [B, K]
+    """-log p(z) of standard normal draws up to a constant: sum_a z_a^2 / 2. [B, K, A] -> [B, K]
 
-    The density of the noise before it is clipped: clipped noise has none at the bounds.
+    This is the density of the noise before it is clipped: clipped noise has none at the bounds.
     """
     return 0.5 * draws.square().sum(2)
 
 
 def softmax_value(q: Tensor, beta: Tensor, log_weights: Tensor | None = None) -> Tensor:
-    """The softmax operator over sampled actions of min_j Q_j(s', a). q [P, B, K], log_weights [B, K] -> [B]"""
+    """The softmax operator over sampled actions, of min_j Q_j(s', a). q [P, B, K], log_weights [B, K] -> [B]"""
     return softmax_mean(q.amin(0), beta, log_weights)
 
 
@@ -53,7 +53,8 @@ def softmax_value(q: Tensor, beta: Tensor, log_weights: Tensor | None = None) ->
 
 
 class SD3Learner(Learner):
-    """Pairs of actor and critic, each with a target. Every pair learns from rows of its own, as the authors draw them.
+    """Pairs of actor and critic, each with target networks. Every pair learns from its own rows, as in the authors'
+    code.
 
     A batch of P x B rows is divided evenly among the P pairs.
     """
@@ -73,13 +74,13 @@ class SD3Learner(Learner):
             self.add_optimizer(f"critic_{i}", pair.critic, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Transition) -> Update:
-        """One pair of actor and critic after the other; there is no delay."""
+        """Makes the steps of one pair of actor and critic after the other, without delay."""
         updates = [self.pair_step(rows, i) for i, rows in enumerate(batch.split(self.policy.n_pairs))]
         metrics = {name: torch.stack([each.metrics[name] for each in updates]).mean() for name in updates[0].metrics}
         return Update(metrics, torch.cat([each.td_error for each in updates if each.td_error is not None]))
 
     def pair_step(self, batch: Transition, i: int) -> Update:
-        """The i-th critic regresses on its target, the i-th actor follows it, and their targets follow them."""
+        """Makes a step of the i-th critic, then of the i-th actor, then updates their targets."""
         pair = self.policy.pairs[i]
         target = self.td_target(batch, i)
         q = pair.critic.q_values(batch.observations, batch.actions)[0]
@@ -96,7 +97,8 @@ class SD3Learner(Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition, i: int) -> Tensor:
-        """What the i-th critic regresses on: the softmax value of actions around those of the i-th actor. -> [B]"""
+        """Returns the i-th critic's target Q-values: the softmax value of noisy actions of the i-th target actor. ->
+        [B]"""
         targets = self.policy.pairs_target
         next_actions = targets[i].actor(batch.next_observations)
         shape = (len(next_actions), self.n_noise_samples, next_actions.shape[1])
@@ -107,11 +109,11 @@ class SD3Learner(Learner):
         return batch.rewards + batch.discounts * softmax_value(next_q, self.beta, log_weights)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of one critic. Its q [B] of the batch's actions, target [B]"""
+        """Returns one critic's loss. Its q [B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs())
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
-        """Of one actor. Its own actions [B, A] and its own critic's q [B] of those"""
+        """Returns one actor's loss. Its own actions [B, A] and its own critic's q [B] of those"""
         return Objective(actor_loss(q))
 
 
@@ -130,15 +132,15 @@ class PairedReplay(ExperienceReplay):
         found = super().expected_updates(timesteps)
         assert found is not None
         updates, rows = found
-        return updates, rows * (1 + self.model.n_noise_samples // 6)  # a noisy action is a sixth of a row's arithmetic
+        return updates, rows * (1 + self.model.n_noise_samples // 6)  # a noisy action costs a sixth of a row
 
 
 @dataclass(eq=False, repr=False)
 class SD3(Soft, Noisy, OffPolicyAlgorithm):
     """Softmax Deep Double Deterministic policy gradients: two deterministic actors with a critic each, whose targets
-    are softmax-weighted means over actions nearby (arXiv:2010.09177).
+    are softmax-weighted means over nearby actions (arXiv:2010.09177).
 
-    ``policy_kwargs={"n_pairs": 1}`` makes it the paper's SD2, with a single actor and critic.
+    ``policy_kwargs={"n_pairs": 1}`` gives the paper's SD2, with a single actor and critic.
     """
 
     learning_rate: LearningRate = 1e-3
@@ -146,17 +148,17 @@ class SD3(Soft, Noisy, OffPolicyAlgorithm):
     batch_size: Count = 256
     """Transitions per gradient step for each of the two pairs of actor and critic, which learn from different ones."""
     beta: NonNegative = 0.05
-    """Inverse temperature of the softmax over target actions, per unit of return: 0 takes their mean value, a large
-    number the largest. The paper's lie between 0.001 (Ant) and 500 (Swimmer)."""
+    """Inverse temperature of the softmax over target actions, per unit of return: 0 gives the mean value, a large
+    number the maximum. The paper uses 0.001 (Ant) to 500 (Swimmer)."""
     n_noise_samples: Count = 50
-    """Target actions that the softmax is taken over, in each state."""
+    """Number of sampled target actions in each state."""
     importance_sampling: bool = False
-    """Divide each target action's weight by the density of its noise, as an unbiased estimate of the softmax over all
-    actions does."""
+    """Divide each target action's weight by the density of its noise, for an unbiased estimate of the softmax over all
+    actions."""
     target_policy_noise: NonNegative = 0.2
-    """Standard deviation of the noise of the target actions."""
+    """Standard deviation of the noise of target actions."""
     target_noise_clip: NonNegative = 0.5
-    """Largest such noise."""
+    """Bound of the noise of target actions."""
 
     made_of: ClassVar[MadeOf] = {"replay": PairedReplay}
     learner_class: ClassVar[type[Learner]] = SD3Learner
@@ -164,7 +166,7 @@ class SD3(Soft, Noisy, OffPolicyAlgorithm):
     pairs = Held("policy.pairs")
     """The pairs of actor and critic."""
     pairs_target = Held("policy.pairs_target")
-    """Their lagging copies."""
+    """Their target networks."""
 
     card: ClassVar[Card] = Card(
         idea="two actors with a critic each, targets that are softmax means over actions nearby",

@@ -1,8 +1,8 @@
-"""SimBa: soft actor-critic with networks that stay simple when they grow.
+"""SimBa: soft actor-critic with scalable residual networks.
 
 Lee et al. 2024, "SimBa: Simplicity Bias for Scaling Up Parameters in Deep Reinforcement Learning", arXiv:2410.09754.
 Observations standardised by running statistics, residual blocks with layer normalisation, weight decay, and two updates
-for each environment step. The losses are those of :mod:`polyak.algorithms.sac`.
+per environment step. The losses are those of :mod:`polyak.algorithms.sac`.
 
 Shapes: those of :mod:`polyak.algorithms.sac`.
 """
@@ -32,7 +32,7 @@ from polyak.parts.replay import minus_action_dim
 
 
 class SimBaLearner(SACLearner):
-    """SAC's steps, which hold half the entropy."""
+    """SAC's gradient steps with half the target entropy."""
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -44,13 +44,13 @@ class SimBaLearner(SACLearner):
 
 
 def observe(model: Any) -> None:
-    """Before a step: the observations in hand enter the statistics."""
+    """Update the running statistics by the current observations, before a step."""
     if isinstance(model.policy, SimBaPolicy) and model.runner.obs is not None:
         model.policy.observe(model.runner.obs)
 
 
 def observing_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
-    """The loop of a model whose policy sees each observation before it acts on it."""
+    """Creates the loop of a model whose policy updates its statistics before each action."""
     loop = OffPolicyLoop.of(model, callback, log_interval)
     if isinstance(loop, OffPolicyLoop):
         loop.collector.before_step = (partial(observe, model),)
@@ -69,10 +69,10 @@ class SimBa(SAC):
     ent_coef: NonNegative | str = "auto_0.01"
     """Entropy temperature alpha: ``"auto_0.01"`` learns it from 0.01, a number fixes it."""
     target_entropy: float | Literal["auto"] = "auto"
-    """Entropy to hold when alpha is learned; ``"auto"`` is minus half the number of action dimensions."""
+    """Target entropy when alpha is learned; ``"auto"`` is minus half the number of action dimensions."""
     n_critics: WithNetworks[Count] = 2
-    """Critics, of whose values the smallest counts. With one there is no such caution, as the authors have it where
-    episodes end at a time limit only."""
+    """Number of critics, whose minimum is used. With one, values are not underestimated: the authors' choice for tasks
+    whose episodes end at a time limit only."""
     weight_decay: WithOptimizer[NonNegative] = 0.01
     """Decoupled weight decay of the optimizers (AdamW)."""
 

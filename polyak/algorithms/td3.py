@@ -1,7 +1,7 @@
 """Twin Delayed Deep Deterministic policy gradient (TD3).
 
 Fujimoto, van Hoof and Meger 2018, "Addressing Function Approximation Error in Actor-Critic Methods", arXiv:1802.09477.
-Equation numbers are theirs.
+Equation numbers refer to it.
 
 Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
 """
@@ -26,7 +26,7 @@ from polyak.ops.updates import polyak_update
 
 
 def smoothed(actions: Tensor, sigma: Tensor | None, clip: Tensor) -> Tensor:
-    """Target policy smoothing: a + clip(N(0, sigma), -c, c), kept in [-1, 1], section 5.3. [B, A] -> [B, A]
+    """Target policy smoothing: a + clip(N(0, sigma), -c, c), clipped to [-1, 1], section 5.3. [B, A] -> [B, A]
 
     Without sigma the noise is uniform in [-c, c].
     """
@@ -51,7 +51,7 @@ def actor_loss(q: Tensor) -> Tensor:
 
 
 class TD3Learner(Learner):
-    """Actor and twin critics, each with a target."""
+    """Actor and twin critics, each with a target network."""
 
     optimized = ("actor", "critic")
     policy: ContinuousPolicy
@@ -61,7 +61,7 @@ class TD3Learner(Learner):
     policy_delay: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
-        """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
+        """Makes a gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
         self.steps += 1
         update: Update = self.run(self.critic_step, batch)
         if self.steps % self.policy_delay == 0:
@@ -69,14 +69,14 @@ class TD3Learner(Learner):
         return update
 
     def critic_step(self, batch: Transition) -> Update:
-        """Clipped double Q-learning, algorithm 1."""
+        """Makes a step of clipped double Q-learning, algorithm 1."""
         target = self.td_target(batch)
         critic = self.critic_objective(batch, self.estimates(batch), target)
         self.minimise("critic", critic.loss)
         return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition) -> Metrics:
-        """The deterministic policy gradient through the first critic; then the targets follow."""
+        """Makes a deterministic policy gradient step through the first critic, then updates the targets."""
         actions = self.policy.actor(batch.observations)
         actor = self.actor_objective(batch, actions, self.q_of_policy(batch, actions))
         self.minimise("actor", actor.loss)
@@ -86,26 +86,26 @@ class TD3Learner(Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """The smaller target critic's value of smoothed target actions, eq. 10 and section 5.3. -> [B]"""
+        """Returns the smaller target critic's value of smoothed target actions, eq. 10 and section 5.3. -> [B]"""
         next_actions = self.policy.actor_target(batch.next_observations)
         next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         return batch.rewards + batch.discounts * next_q.amin(0)
 
     def estimates(self, batch: Transition) -> Tensor:
-        """What the critics say of the batch's actions. -> [K, B]"""
+        """Returns the critics' Q-values of the batch's actions. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, batch.actions)
 
     def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
-        """What the actor's actions [B, A] are worth, by the first critic. -> [B]"""
+        """Returns the first critic's Q-values of the actor's actions [B, A]. -> [B]"""
         return self.policy.critic.q1_forward(batch.observations, actions).flatten()
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        """Returns the critics' loss. q [K, B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
-        """Of the actor. Its own actions [B, A] and q [B] of those"""
+        """Returns the actor's loss. Its own actions [B, A] and their q [B]"""
         return Objective(actor_loss(q))
 
 

@@ -1,7 +1,7 @@
 """TD3 with behaviour cloning (TD3+BC).
 
-Fujimoto and Gu 2021, "A Minimalist Approach to Offline Reinforcement Learning", arXiv:2106.06860. Equation numbers are
-theirs.
+Fujimoto and Gu 2021, "A Minimalist Approach to Offline Reinforcement Learning", arXiv:2106.06860. Equation numbers
+refer to it.
 
 Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
 """
@@ -26,8 +26,7 @@ from polyak.learning.learner import Learner, Objective, Tunable
 def actor_loss(q: Tensor, actions: Tensor, recorded: Tensor, alpha: Tensor) -> Tensor:
     """-E[lambda Q(s, pi(s)) - (pi(s) - a)^2], lambda = alpha / mean |Q|, eq. 4 and 5. q [B]; both actions [B, A] -> []
 
-    The normaliser is a number, not a function of the actor, and the squares are averaged over dimensions, as the
-    authors' code does.
+    The normaliser has no gradient, and the squares are averaged over dimensions, as in the authors' code.
     """
     scale = alpha / q.detach().abs().mean()
     return ((actions - recorded) ** 2).mean() - scale * q.mean()
@@ -37,12 +36,12 @@ def actor_loss(q: Tensor, actions: Tensor, recorded: Tensor, alpha: Tensor) -> T
 
 
 class TD3BCLearner(TD3Learner):
-    """TD3's steps, whose actor stays near the recorded actions."""
+    """TD3's gradient steps with behaviour cloning of the actor."""
 
     alpha: Tunable[Tensor]
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
-        """Of the actor. Its own actions [B, A] and q [B] of those"""
+        """Returns the actor's loss. Its own actions [B, A] and their q [B]"""
         return Objective(actor_loss(q, actions, batch.actions.flatten(1), self.alpha))
 
 
@@ -55,7 +54,7 @@ class TD3BC(Smoothed, OfflineAlgorithm, OffPolicyAlgorithm):
 
     _: KW_ONLY
     alpha: NonNegative = 2.5
-    """Weight of the value against that of cloning; 0 clones alone."""
+    """Weight of the value relative to cloning; 0 only clones."""
 
     learner_class: ClassVar[type[Learner]] = TD3BCLearner
     policies: ClassVar = TD3.policies

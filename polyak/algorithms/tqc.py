@@ -1,8 +1,8 @@
 """Truncated Quantile Critics (TQC).
 
 Kuznetsov, Shvechikov, Grishin and Vetrov 2020, "Controlling Overestimation Bias with Truncated Mixture of Continuous
-Distributional Quantile Critics", arXiv:2005.04269. SAC, whose critics learn the distribution of returns: the target
-drops the highest quantiles of all critics together, where SAC takes the smaller of two values.
+Distributional Quantile Critics", arXiv:2005.04269. SAC with critics that learn quantiles of returns: the target drops
+the highest quantiles of all critics together, where SAC takes the smaller of two values.
 
 Shapes: B batch rows, A action dimensions, K critics, N quantiles of each, M quantiles of the target.
 """
@@ -28,14 +28,14 @@ from polyak.ops.distributional import midpoints, quantile_huber_loss
 
 
 def truncated(quantiles: Tensor, drop: int) -> Tensor:
-    """The K(N - drop) lowest of all critics' quantiles, rising: figure 2. [K, B, N] -> [B, M]"""
+    """The K(N - drop) lowest of all critics' quantiles, ascending: figure 2. [K, B, N] -> [B, M]"""
     critics, _, each = quantiles.shape
     pooled = quantiles.transpose(0, 1).flatten(1).sort(1).values
     return pooled[:, : critics * (each - drop)]
 
 
 def critic_loss(quantiles: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """Mean over critics, rows, quantiles and targets of the quantile Huber loss. The paper adds up the critics.
+    """Mean over critics, rows, quantiles and targets of the quantile Huber loss. The paper sums over critics.
 
     Args:
         quantiles: [K, B, N].
@@ -49,7 +49,7 @@ def critic_loss(quantiles: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
-    """E[alpha log pi(a|s) - mean of all quantiles], algorithm 1: nothing is truncated. q [K, B], log_prob [B] -> []"""
+    """E[alpha log pi(a|s) - mean of all quantiles], algorithm 1: without truncation. q [K, B], log_prob [B] -> []"""
     return (alpha * log_prob - q.mean(0)).mean()
 
 
@@ -57,7 +57,7 @@ def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
 
 
 class TQCLearner(SACLearner):
-    """SAC's gradient step on quantiles."""
+    """SAC's gradient step with quantiles."""
 
     top_quantiles_to_drop_per_net: Tunable[int]
 
@@ -71,7 +71,7 @@ class TQCLearner(SACLearner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
-        """Quantiles of what the critics regress on, section 3 and algorithm 1. -> [B, M]"""
+        """Returns the targets' quantiles, section 3 and algorithm 1. -> [B, M]"""
         next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
         critic: Any = self.policy.critic_target
         kept = truncated(critic.quantiles(batch.next_observations, next_actions), self.top_quantiles_to_drop_per_net)
@@ -79,12 +79,12 @@ class TQCLearner(SACLearner):
         return batch.rewards[:, None] + batch.discounts[:, None] * soft
 
     def estimates(self, batch: Transition) -> Tensor:
-        """Quantiles of the batch's actions. -> [K, B, N]"""
+        """Returns the critics' quantiles of the batch's actions. -> [K, B, N]"""
         critic: Any = self.policy.critic
         return critic.quantiles(batch.observations, batch.actions)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. Quantiles q [K, B, N] of the batch's actions, target [B, M]"""
+        """Returns the critics' loss. Quantiles q [K, B, N] of the batch's actions, target [B, M]"""
         td_error = (q.mean(2) - target.mean(1)).detach().abs().mean(0)
         return Objective(critic_loss(q, target, batch.weights), td_error=td_error)
 
@@ -99,9 +99,9 @@ class TQCLearner(SACLearner):
 
 @dataclass(eq=False, repr=False)
 class TQC(SAC):
-    """Truncated Quantile Critics: SAC with distributional critics, less overestimated (arXiv:2005.04269).
+    """Truncated Quantile Critics: SAC with distributional critics that overestimate less (arXiv:2005.04269).
 
-    ``policy_kwargs`` may hold ``n_quantiles`` (25) of each of the ``n_critics`` (2; the paper's results are of 5).
+    ``policy_kwargs`` may hold ``n_quantiles`` (25) of each of the ``n_critics`` (2; the paper uses 5).
     """
 
     _: KW_ONLY

@@ -1,8 +1,8 @@
 """Trust Region Policy Optimization (TRPO).
 
-Schulman et al. 2015, "Trust Region Policy Optimization", arXiv:1502.05477. Equation numbers and appendices are theirs.
+Schulman et al. 2015, "Trust Region Policy Optimization", arXiv:1502.05477. Equations and appendices refer to it.
 
-Shapes: B rows of a rollout, P numbers in the parameters of the actor.
+Shapes: B rows of a rollout, P parameters of the actor.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,12 +33,12 @@ from polyak.parts.rollouts import Rollouts
 
 
 def surrogate(log_ratio: Tensor, advantages: Tensor) -> Tensor:
-    """L = E[r A], eq. 14, which is to grow. log_ratio log r [B], advantages [B] -> []"""
+    """L = E[r A], eq. 14, which is maximised. log_ratio log r [B], advantages [B] -> []"""
     return (log_ratio.exp() * advantages).mean()
 
 
 def surrogate_gain(change: Tensor, old_log_ratio: Tensor, advantages: Tensor) -> Tensor:
-    """L(new) - L(old) = E[r_old (pi_new / pi_old - 1) A], without subtracting numbers that are nearly equal.
+    """L(new) - L(old) = E[r_old (pi_new / pi_old - 1) A], without subtracting nearly equal numbers.
 
     change log pi_new - log pi_old [B], old_log_ratio log r_old [B], advantages [B] -> []
     """
@@ -53,11 +53,11 @@ def conjugate_gradient(
     start: Tensor,
     definite: bool = True,
 ) -> Tensor:
-    """x with A x = b approximately, of a symmetric positive definite A known by its products alone (appendix C).
+    """Solves A x = b approximately, for a symmetric positive definite A given by its products (appendix C).
 
-    Hestenes and Stiefel 1952. It ends early where |b - A x|^2 <= ``tolerance``, and at a direction without positive
-    curvature, which only rounding or numbers that are not finite can bring about, unless A need not be ``definite``.
-    A v of v [P] -> [P], b [P], start [P] -> [P]
+    Hestenes and Stiefel 1952. It ends early if |b - A x|^2 <= ``tolerance``, and at a direction without positive
+    curvature, which only rounding or non-finite numbers can cause, unless A need not be ``definite``. product: A v of v
+    [P] -> [P], b [P], start [P] -> [P]
     """
     x, residual = start, b - product(start)
     direction, square = residual, residual @ residual
@@ -79,22 +79,22 @@ def conjugate_gradient(
 # -- one trust-region step ---------------------------------------------------------------------------------------------
 
 _TOLERANCE = 1e-10
-"""Of the square of the residual, by that of the gradient: float32 can hardly do better."""
+"""Squared residual relative to the squared gradient: float32 can hardly do better."""
 Parts = Mapping[str, Tensor]
-"""A vector [P] as it belongs to the actor's parameters: their names in the policy -> tensors of their shapes."""
+"""A vector [P] in the form of the actor's parameters: their names in the policy -> tensors of their shapes."""
 
 
 class Ascent(NamedTuple):
-    """Where the surrogate objective stands, and where it rises."""
+    """The surrogate objective and its gradient."""
 
     objective: Tensor
-    """[] at the parameters as they are."""
+    """[] at the present parameters."""
     gradient: Parts
-    """Of all parameters that the action distribution depends on, and that are not frozen: these are the actor."""
+    """The gradient with respect to the actor: all trainable parameters that the action distribution depends on."""
 
 
 class TRPOLearner(OnPolicyLearner):
-    """A stochastic actor, moved within a trust region, and a value function with an optimizer."""
+    """A stochastic actor, updated within a trust region, and a value function with an optimizer."""
 
     policy: ActorCriticPolicy
     target_kl: Tunable[Tensor]
@@ -112,20 +112,20 @@ class TRPOLearner(OnPolicyLearner):
         super().__init__(recipe)
         self.is_recurrent = isinstance(self.policy, RecurrentActorCriticPolicy)
         if isinstance(self.policy, RecurrentActorCriticPolicy):
-            self.policy.actor_memory.in_operations = True  # the Fisher product is a derivative of a derivative
+            self.policy.actor_memory.in_operations = True  # the Fisher product needs second derivatives
 
     def update(self, batch: RolloutSamples | RolloutRows) -> Update:
-        """One step of the actor and one of the critic, on the same rows."""
+        """Makes a step of the actor and one of the critic, on the same rows."""
         return self.learn_from(batch, [[batch]])
 
     def learn_from(
         self, rollout: RolloutSamples | RolloutRows, passes: Iterable[Iterable[RolloutSamples | RolloutRows]]
     ) -> Update:
-        """One step of the actor on a whole rollout, then one of the critic on each minibatch of several passes.
+        """Makes a step of the actor on a whole rollout, then one of the critic on each minibatch of several passes.
 
-        The critic's steps leave alone all that the action distribution depends on, also features that the critic reads:
-        there a step by the value loss would change the policy, however little it was to change. So the actor trains
-        shared features, and the critic what comes after them.
+        The critic's steps do not change parameters that the action distribution depends on, including features shared
+        with the critic: a value step on those would move the policy out of the trust region. So the actor trains shared
+        features, and the critic the layers after them.
         """
         self.steps += 1
         metrics, actor = self.improve(gathered(rollout))
@@ -133,14 +133,15 @@ class TRPOLearner(OnPolicyLearner):
         return Update({**metrics, "value_loss": torch.stack(losses).mean()})
 
     def improve(self, batch: RolloutSamples) -> tuple[Metrics, tuple[str, ...]]:
-        """The longest step within the trust region along H^-1 g, appendix C, or none if no step improves the policy.
+        """Makes the longest step within the trust region along H^-1 g, appendix C, or none if no step improves the
+        policy.
 
         Returns:
             metrics, and the names of the actor's parameters.
         """
         if self.normalize_advantage and len(batch.advantages) > 1:
             batch = batch._replace(advantages=self.normalized(batch.advantages))
-        # Called once for each rollout, or a few times: building programs for them would take longer than it saves.
+        # Called at most a few times per rollout: compiling programs would take longer than they save.
         objective, gradient = self.eagerly(self.ascent, batch)
         none = torch.zeros_like(objective)
         metrics = {"policy_objective": objective, "kl_divergence_loss": none, "is_line_search_success": none}
@@ -158,8 +159,8 @@ class TRPOLearner(OnPolicyLearner):
         return metrics, tuple(gradient)
 
     def steps_along(self, gradient: Parts, batch: RolloutSamples) -> Iterable[Parts]:
-        """The steps that the line search tries: the first is as long as the quadratic model of the divergence allows,
-        sqrt(2 delta / x^T H x) x, and each that follows is shorter."""
+        """Yields the steps of the line search: the first is as long as the quadratic model of the KL divergence allows,
+        sqrt(2 delta / x^T H x) x, and each later one is shorter."""
         product, g = self.products(batch, gradient), _flat(gradient)
         x = conjugate_gradient(product, g, self.cg_max_steps, _TOLERANCE * (g @ g), self.first_guess(g))
         curvature = x @ product(x)
@@ -171,52 +172,56 @@ class TRPOLearner(OnPolicyLearner):
             step = self.line_search_shrinking_factor * step
 
     def products(self, batch: RolloutSamples, gradient: Parts) -> Callable[[Tensor], Tensor]:
-        """v [P] -> (H + damping I) v [P]: as a program, or by a graph that is made once for all products."""
+        """Returns the function v [P] -> (H + damping I) v [P]: as a program, or by one autograd graph for all products."""
         some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
-        # Of a memory's steps, written out one by one, a program would take minutes to build.
+        # A program of a recurrent policy's unrolled steps would take minutes to build.
         if self.engine is not None and self.engine.compiles and not self.is_recurrent:
             return lambda vector: _flat(self.run(self.fisher_product, (some, _parts(vector, gradient))))
         slope = self.eagerly(self.divergence_slope, (some, gradient))
         return lambda vector: _flat(self.eagerly(self.change_along, (slope, _parts(vector, gradient))))
 
     def sub_sample(self, batch: RolloutSamples) -> RolloutSamples:
-        """One row in so many; of a recurrent policy, one sequence in so many."""
+        """Returns every ``sub_sampling_factor``-th row, or sequence of a recurrent policy."""
         rows = torch.arange(len(batch.advantages), device=batch.advantages.device)
         sequences = rows.view(-1, getattr(self.policy, "sequence_length", 1))
         return RolloutRows(batch, sequences[:: self.sub_sampling_factor].reshape(-1)).gathered()
 
     def first_guess(self, gradient: Tensor) -> Tensor:
-        """Where conjugate gradients start. [P] -> [P]"""
+        """Returns the initial guess of conjugate gradients. [P] -> [P]"""
         return torch.zeros_like(gradient)
 
-    # -- tensors in, tensors out ---------------------------------------------------------------------------------------
+    # -- functions of tensors
+    # --------------------------------------------------------------------------------------------
 
     def ascent(self, batch: RolloutSamples) -> Ascent:
-        """The surrogate objective and its gradient."""
+        """Returns the surrogate objective and its gradient."""
         named = {name: p for name, p in self.policy.named_parameters() if p.requires_grad}
         log_prob = self.policy.log_prob_of(batch.actions, self.distribution(batch))
         objective = surrogate(log_prob - batch.old_log_prob, batch.advantages)
-        if not objective.requires_grad:  # all of the actor is frozen
+        if not objective.requires_grad:  # the actor is frozen
             return Ascent(objective, {})
         gradients = torch.autograd.grad(objective, list(named.values()), allow_unused=True)
         found = {name: g for name, g in zip(named, gradients, strict=True) if g is not None}
         return Ascent(objective.detach(), dict(zip(found, self.averaged(list(found.values())), strict=True)))
 
     def fisher_product(self, batch: tuple[RolloutSamples, Parts]) -> Parts:
-        """(H + damping I) v for v [P], where H is the Hessian of E[KL(old || new)] at the old policy: the Fisher
-        information matrix (appendix C.1). One gradient of the divergence, and one of its slope along v."""
+        """Returns (H + damping I) v for v [P], where H is the Hessian of E[KL(old || new)] at the old policy: the
+        Fisher information matrix (appendix C.1). It takes one gradient of the divergence, and one of its product with
+        v."""
         rows, vector = batch
         return self.change_along((self.divergence_slope((rows, vector)), vector))
 
     def divergence_slope(self, batch: tuple[RolloutSamples, Parts]) -> tuple[Tensor, ...]:
-        """The gradient of E[KL(old || new)] in the parameters named, which is 0, and how it depends on them."""
+        """Returns the differentiable gradient of E[KL(old || new)] with respect to the named parameters, whose value is
+        0."""
         rows, names = batch
         with torch.no_grad():
             old = self.distribution(rows)
         return torch.autograd.grad(old.kl(self.distribution(rows)).mean(), self.parameters_of(names), create_graph=True)
 
     def change_along(self, batch: tuple[tuple[Tensor, ...], Parts]) -> Parts:
-        """How much a slope changes along v, and the damping. The slope can be asked again."""
+        """Returns the derivative of a gradient along v, plus the damping. The gradient's graph is kept for further
+        calls."""
         slope, vector = batch
         along = torch.stack([(s * v).sum() for s, v in zip(slope, vector.values(), strict=True)]).sum()
         changes = torch.autograd.grad(along, self.parameters_of(vector), retain_graph=True, materialize_grads=True)
@@ -225,8 +230,8 @@ class TRPOLearner(OnPolicyLearner):
 
     @torch.no_grad()
     def outcome(self, batch: tuple[RolloutSamples, Parts]) -> Metrics:
-        """What the surrogate objective, its gain and the divergence would be after a step of the actor. Its parameters
-        are what they were afterwards, to the bit."""
+        """Returns surrogate objective, gain and KL divergence after a step of the actor. Afterwards its parameters are
+        restored bitwise."""
         rows, step = batch
         params = self.parameters_of(step)
         old = self.distribution(rows)
@@ -242,11 +247,11 @@ class TRPOLearner(OnPolicyLearner):
                 p.copy_(kept)
         objective = surrogate(log_prob - rows.old_log_prob, rows.advantages)
         gain = surrogate_gain(log_prob - old_log_prob, old_log_prob - rows.old_log_prob, rows.advantages)
-        kl, gain = self.averaged([kl, gain])  # so that all learners take the same step
+        kl, gain = self.averaged([kl, gain])  # all learners take the same step
         return {"objective": objective, "gain": gain, "kl": kl}
 
     def critic_step(self, batch: RolloutSamples, actor: tuple[str, ...]) -> Metrics:
-        """Descend the value loss in all parameters but those named."""
+        """Makes a step on the value loss in all parameters except ``actor``."""
         values = self.policy.predict_values(batch.observations, **self.recurrent_columns(batch))
         loss = value_loss(values.flatten(), batch.returns)
         self.minimise("policy", loss, sparing=self.parameters_of(actor))
@@ -255,28 +260,28 @@ class TRPOLearner(OnPolicyLearner):
     # -- the actor -----------------------------------------------------------------------------------------------------
 
     def distribution(self, batch: RolloutSamples) -> Distribution:
-        """Of the actions in a batch's states; it stays what it is when the policy is asked for another."""
+        """Returns the action distribution of a batch's states, a copy that later calls of the policy do not change."""
         distribution = copy(self.policy.get_distribution(batch.observations, **self.recurrent_columns(batch)))
         masks = batch.extras.get("masks")
         return distribution if masks is None else distribution.masked(masks)
 
     def divergence(self, old: Distribution, new: Distribution) -> Tensor:
-        """What ``target_kl`` bounds, eq. 12: KL(old || new) [B]."""
+        """Returns the divergence that ``target_kl`` bounds, eq. 12: KL(old || new) [B]."""
         return old.kl(new)
 
     def parameters_of(self, names: Iterable[str]) -> list[Tensor]:
-        """The policy's parameters with these names."""
+        """Returns the policy's parameters with these names."""
         named = dict(self.policy.named_parameters())
         return [named[name] for name in names]
 
 
 def _flat(parts: Parts) -> Tensor:
-    """[P]"""
+    """Concatenates to a vector [P]."""
     return torch.cat([part.reshape(-1) for part in parts.values()])
 
 
 def _parts(vector: Tensor, like: Parts) -> Parts:
-    """The inverse of :func:`_flat`."""
+    """Splits a vector [P] like ``like``; the inverse of :func:`_flat`."""
     pieces = vector.split([part.numel() for part in like.values()])
     return {name: piece.view(part.shape) for piece, (name, part) in zip(pieces, like.items(), strict=True)}
 
@@ -287,7 +292,7 @@ Shrinking = Annotated[float, Only("a number above 0 and below 1", lambda x: 0 < 
 
 
 class TrustRegion(Rollouts):
-    """Makes one step of the actor, and passes of the value function, on each rollout."""
+    """Makes a step of the actor, and passes of the value function, on each rollout."""
 
     def optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
@@ -296,7 +301,7 @@ class TrustRegion(Rollouts):
         return cast(int, self.model.n_critic_updates * -(-rows // self.model.batch_size))
 
     def lesson(self, minibatches: Minibatches) -> Gained:
-        """One step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
+        """Makes a step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
         rollout = next(minibatches(None))
         passes = (minibatches(self.model.batch_size) for _ in range(self.model.n_critic_updates))
         update = cast(TRPOLearner, self.model.learner).learn_from(rollout, passes)
@@ -305,29 +310,32 @@ class TrustRegion(Rollouts):
 
 @dataclass(eq=False, repr=False)
 class TRPO(OnPolicyAlgorithm):
-    """Trust Region Policy Optimization: one step on each rollout, as long as a KL divergence allows (arXiv:1502.05477).
+    """Trust Region Policy Optimization: one step on each rollout, as long as the KL divergence allows
+    (arXiv:1502.05477).
 
-    ``learning_rate`` and the optimizer are those of the value function: the actor's step has a length of its own.
+    ``learning_rate`` and the optimizer are those of the value function: the actor's step length follows from
+    ``target_kl``.
     """
 
     learning_rate: LearningRate = 1e-3
-    """Step size of the value function's optimizer: a number, or a function of the remaining progress (1 at the start,
-    0 at the end)."""
+    """Learning rate of the value function: a number, or a function of the remaining progress (1 at the start, 0 at the
+    end)."""
     _: KW_ONLY
     batch_size: Count = 128
-    """Rows of the rollout in one minibatch of the value function."""
+    """Rows of the rollout per minibatch of the value function."""
     target_kl: Positive = 0.01
-    """Delta: how far the policy may move in one step, as the mean KL divergence of the new policy from the old."""
+    """Delta: bound of the mean KL divergence of the new policy from the old in one step."""
     cg_max_steps: Count = 15
-    """Most steps of conjugate gradients, by which the direction is found."""
+    """Largest number of conjugate gradient steps, which compute the direction."""
     cg_damping: NonNegative = 0.1
-    """Added to the diagonal of the Fisher information matrix; more of it bends the direction towards the gradient."""
+    """Added to the diagonal of the Fisher information matrix; a larger value turns the direction towards the gradient.
+    """
     line_search_max_iter: Count = 10
-    """Step lengths that are tried, until one improves the policy within ``target_kl``."""
+    """Largest number of step lengths tried, until one improves the policy within ``target_kl``."""
     line_search_shrinking_factor: Shrinking = 0.8
-    """What a step length is multiplied by to get the next, in (0, 1)."""
+    """Factor of the step length between two trials, in (0, 1)."""
     sub_sampling_factor: Count = 1
-    """Use one row in so many for the Fisher information matrix, which takes most of the time; 10 is the paper's."""
+    """Use every n-th row only for the Fisher information matrix, which takes most of the time; the paper uses 10."""
     normalize_advantage: bool = True
     """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
     n_critic_updates: Count = 10

@@ -1,4 +1,4 @@
-"""What ``learn`` is given as ``callback``, as one callback of a model."""
+"""Conversion of the ``callback`` argument of ``learn`` to one callback of a model."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from polyak.callbacks.progress_bar import ProgressBarCallback
 
 
 def as_callback(maybe_callback: Any, model: Any, progress_bar: bool = False) -> BaseCallback:
-    """The ``callback`` argument of ``learn`` as one callback that is attached to the model.
+    """Returns the ``callback`` argument of ``learn`` as one callback that is attached to the model.
 
     Args:
         maybe_callback: ``None``, a callback, a function, or a sequence of callbacks and functions.
-        model: the model that learns.
+        model: the model to train.
         progress_bar: add a :class:`ProgressBarCallback`.
 
     Raises:
         TypeError: it is none of these.
-        ImportError: a progress bar is asked for and its packages are not installed.
+        ImportError: a progress bar is requested but its packages are not installed.
     """
     if maybe_callback is None:
         callback: BaseCallback = CallbackList([])

@@ -1,4 +1,4 @@
-"""Averages of the policy's weights, to evaluate and to act with."""
+"""Averages of the policy's weights, for evaluation and acting."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from polyak.learning.learner import Learner
 class AverageWeights(EveryNTimesteps):
     """Average the policy's weights during training, and act with the average: in the child callback, and afterwards.
 
-    It counts the weights after each update of training: each gradient step of off-policy algorithms with the default
-    ``train_freq``, each rollout of on-policy ones. While the child runs, and from the end of ``learn`` on, the model's
-    policy has the average: evaluations, ``predict``, ``save`` and exports use it. Exploration and gradient steps use
-    the weights that are trained; both are in the model's file, and the next ``learn`` continues with the latter, and
+    The average includes the weights after each update of training: each gradient step of off-policy algorithms with the
+    default ``train_freq``, each rollout of on-policy ones. While the child runs, and from the end of ``learn`` on, the
+    model's policy has the average: evaluations, ``predict``, ``save`` and exports use it. Exploration and gradient
+    steps use the trained weights; both are in the model's file, and the next ``learn`` continues with the latter, and
     with the average if it is given such a callback again ::
 
         evaluation = EvalCallback(make_vec_env("Pendulum-v1"), eval_freq=1)
         SAC("MlpPolicy", "Pendulum-v1").learn(20_000, AverageWeights(0.999, n_steps=2_000, callback=evaluation))
 
     Args:
-        decay: in [0, 1], of an exponential moving average: its share of itself in each update. ``None``: the mean of
-            all weights, each of which counts the same.
-        after: environment steps before the first weights that count.
+        decay: in [0, 1], of an exponential moving average: the weight of the previous average in each update. ``None``:
+            the mean of all weights, equally weighted.
+        after: environment steps before the first weights that are averaged.
         n_steps: environment steps between two events, at which the child is stepped.
         callback: the child, such as an ``EvalCallback`` with ``eval_freq=1``, or a ``CheckpointCallback``.
 
     Raises:
-        ValueError: an argument out of range; when training begins: the model has no networks that gradients train.
+        ValueError: an argument out of range; when training begins: the model has no networks trained by gradients.
     """
 
     _reads_locals = False
@@ -47,7 +47,7 @@ class AverageWeights(EveryNTimesteps):
 
     @property
     def average(self) -> Average:
-        """What is in the model."""
+        """The model's average."""
         assert self.model.learner.average is not None
         return self.model.learner.average
 
@@ -82,7 +82,7 @@ class AverageWeights(EveryNTimesteps):
         super()._on_training_end()
 
     def _count(self) -> None:
-        """Count the weights, if they have been updated since the last time."""
+        """Add the weights to the average if they have been updated since the last call."""
         if self.model._n_updates == self._updates or self.num_timesteps < self.after:
             return
         self._updates = self.model._n_updates

@@ -1,7 +1,7 @@
-"""What a training has counted beside its model: callbacks, clock, values that wait to be logged, lengths of log files.
+"""Training state outside of the model: counts of callbacks, clock, pending log values, lengths of log files.
 
-A full checkpoint holds it, so that a training that is resumed continues as one run. Reading it runs nothing, and sets
-numbers only: no text, so no path, comes from the file.
+A full checkpoint holds it, so that a resumed training continues as one run. Loading it runs no code, and sets numbers
+only: no text, and so no path, comes from the file.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from polyak.warning import advise, warn_user
 from polyak.writing import replacing
 
 _OF_ALL = ("model", "parent", "_locals", "globals", "verbose")
-"""Attributes of callbacks that say nothing of what they have counted."""
+"""Attributes of callbacks that are not part of their state."""
 _TABLES = "*.csv"
 _EVENTS = "events.out.tfevents*"
 _MOST = 500_000
 """Numbers of one attribute."""
-_NAME = re.compile(r"[\w.-]+")
+_NAME = re.compile(r"\w[\w.-]*")
 
 
 class Beside:
-    """What a training counts beside its model.
+    """The training state outside of the model.
 
     Args:
-        model: what learns. What its file has brought is put back at once.
-        callbacks: all of the training.
+        model: the model; state from its file is restored at once.
+        callbacks: all callbacks of the training.
     """
 
     def __init__(self, model: Any, callbacks: Iterable[BaseCallback]) -> None:
@@ -49,10 +49,10 @@ class Beside:
             self._put_back(brought)
 
     def state(self, folder: Path) -> dict[str, Any]:
-        """All of it, as JSON values.
+        """Returns the state as JSON values.
 
         Args:
-            folder: of the checkpoint, in which tables of logs may lie.
+            folder: of the checkpoint, which may contain log tables.
         """
         logger, clock = self.model.logger, self.model.clock
         counted = [{"class": type(one).__name__, "has": _counted(one, before)} for one, before in self.callbacks]
@@ -92,11 +92,11 @@ class Beside:
         clock = self.model.clock
         clock.iterations, clock.started_at = brought["iterations"], brought["started_at"]
         clock.began -= int(brought["seconds"] * 1e9)
-        if clock.total == clock.steps:  # no steps were asked for but those of what is under way
+        if clock.total == clock.steps:  # no steps were requested beyond those under way
             clock.total = brought["total"]
 
     def _put_back_callbacks(self, brought: list[dict[str, Any]]) -> None:
-        """To those of the same class, in order."""
+        """Restore the callbacks' numbers, if classes and order are equal."""
         present = [type(one).__name__ for one, _ in self.callbacks]
         saved = [one["class"] for one in brought]
         if present != saved:
@@ -113,7 +113,8 @@ class Beside:
 
 
 def _numbers_of(callback: BaseCallback) -> dict[str, Any]:
-    """The attributes that are numbers, or lists of these, as JSON values; without those that a file cannot hold."""
+    """Returns the attributes that are numbers or collections of numbers, as JSON values; without those too long for a
+    file."""
     found = {name: value for name, value in vars(callback).items() if name not in _OF_ALL and _is_numbers(value)}
     if long := [name for name, value in found.items() if _size(value) > _MOST]:
         kind = type(callback).__name__
@@ -126,7 +127,7 @@ def _numbers_of(callback: BaseCallback) -> dict[str, Any]:
 
 
 def _counted(callback: BaseCallback, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The same but for arguments of the constructor that are as they were before training."""
+    """Returns the callback's numbers, without constructor arguments that are unchanged since the start of training."""
     arguments = inspect.signature(type(callback)).parameters
     now = _numbers_of(callback)
     return {name: value for name, value in now.items() if name not in arguments or value != before.get(name)}
@@ -143,7 +144,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _size(value: Any) -> int:
-    """How many numbers there are in a value."""
+    """Returns the number of numbers in a value."""
     if isinstance(value, np.ndarray):
         return value.size
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
@@ -151,7 +152,7 @@ def _size(value: Any) -> int:
 
 
 def _is_code(callback: BaseCallback, name: str) -> bool:
-    """Whether a name is of the class, or of what the class does without numbers."""
+    """Whether a name belongs to the class, or to an attribute without numbers."""
     of_class = getattr(type(callback), name, None)
     there = vars(callback).get(name)
     return name in _OF_ALL or callable(of_class) or isinstance(of_class, property) or not _is_numbers(there)
@@ -161,7 +162,7 @@ def _is_code(callback: BaseCallback, name: str) -> bool:
 
 
 def lengths(folder: Path, pattern: str) -> dict[str, int]:
-    """Lengths of files that grow while a training runs, by name: of tables the lines, of others the bytes."""
+    """Returns the lengths of files that grow during training, by name: lines of tables, bytes of others."""
     found = sorted(folder.glob(pattern))
     return {file.name: _lines(file) if file.suffix == ".csv" else file.stat().st_size for file in found}
 
@@ -172,16 +173,20 @@ def _lines(file: Path) -> int:
 
 
 def _tensorboard(logger: Any) -> dict[str, Any]:
-    """Which folder TensorBoard's files are in, and their lengths."""
+    """Returns the folder of TensorBoard's files, and their lengths."""
     sinks = logger.output_formats if isinstance(logger, Logger) and logger.dir is not None else []
     if not any(isinstance(sink, TensorBoardOutputFormat) for sink in sinks):
         return {}
-    folder = Path(logger.dir)
-    return {"tensorboard": {"folder": folder.name, "files": lengths(folder, _EVENTS)}}
+    return {"tensorboard": events_in(Path(logger.dir))}
+
+
+def events_in(folder: Path) -> dict[str, Any]:
+    """A folder of TensorBoard's, and the lengths of its files, as :func:`cut_events` takes them."""
+    return {"folder": folder.name, "files": lengths(folder, _EVENTS)}
 
 
 def cut_tables(folder: Path, state: Mapping[str, Any]) -> None:
-    """Cut the tables in the folder of a checkpoint to the lengths that they had then.
+    """Truncate the log tables in the folder of a checkpoint to their lengths at that time.
 
     Raises:
         ValueError: the state is damaged.
@@ -190,7 +195,7 @@ def cut_tables(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def cut_events(folder: Path, state: Mapping[str, Any]) -> None:
-    """The same of TensorBoard's files in the folder of its runs; those that were begun later are deleted."""
+    """Truncate TensorBoard's files in the folder of its runs; later files are deleted."""
     if (events := state.get("tensorboard")) is None:
         return
     name, files = events["folder"], events["files"]
@@ -203,12 +208,12 @@ def cut_events(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def _cut(folder: Path, known: Mapping[str, int], pattern: str) -> None:
-    """Cut files to the lengths that they had, as :func:`lengths` gave them; those that fit no pattern are left alone.
+    """Truncate files to the lengths of :func:`lengths`; a name that does not match the pattern is refused.
 
-    Files are replaced, so that a process that still has one open does not write to it.
+    Files are replaced, so that a process with an open file does not write to them.
 
     Raises:
-        ValueError: a name leads to another folder, or a length is no number.
+        ValueError: a name leads to another folder, or a length is not a number.
     """
     for name, length in known.items():
         if not _NAME.fullmatch(name) or not Path(name).match(pattern):

@@ -1,7 +1,7 @@
-"""Code that runs while a model learns, and what makes one callback of several.
+"""Base classes of callbacks: code that runs while a model is trained, and containers of callbacks.
 
-The model is the one that learns. Callbacks use its ``num_timesteps``, ``logger``, ``seed``, ``n_envs``,
-``get_env()``, ``get_vec_normalize_env()``, ``save()``, ``save_replay_buffer()`` and ``dump_logs()``.
+The model is the one in training. Callbacks use its ``num_timesteps``, ``logger``, ``seed``, ``n_envs``, ``get_env()``,
+``get_vec_normalize_env()``, ``save()``, ``save_replay_buffer()`` and ``dump_logs()``.
 """
 # ruff: noqa: B027  (hooks are empty until a subclass defines them)
 
@@ -19,7 +19,7 @@ CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
 
 
 def _of_whole(name: str) -> Any:
-    """A method of dict that begins by computing all entries."""
+    """Returns a method of dict that first computes all entries."""
     method = getattr(dict, name)
 
     @functools.wraps(method)
@@ -31,9 +31,9 @@ def _of_whole(name: str) -> Any:
 
 
 class LoopLocals(dict[str, Any]):
-    """The ``locals`` of a training loop. Entries that are expensive are computed when they are read.
+    """The ``locals`` of a training loop. Expensive entries are computed when they are read.
 
-    Reading one of :attr:`COSTLY` computes these; so does what shows all entries, such as iterating and copying.
+    Reading one of :attr:`COSTLY` computes all of these; so do operations on all entries, such as iterating and copying.
 
     Args:
         entries: by name.
@@ -47,7 +47,7 @@ class LoopLocals(dict[str, Any]):
         self.entries, self.compute = entries, None if compute is None else functools.cache(compute)
 
     def renew(self, other: Mapping[str, Any]) -> None:
-        """Takes over the entries of a later step; those that it is to compute replace the present ones."""
+        """Take over the entries of a later step; entries to compute replace the present ones."""
         entries, self.compute = other, None
         if isinstance(other, LoopLocals):
             entries, self.compute = other.entries, other.compute
@@ -56,13 +56,13 @@ class LoopLocals(dict[str, Any]):
         super().update(entries)
 
     def also(self, names: Mapping[str, Any]) -> "LoopLocals":
-        """The same with other entries besides."""
+        """Returns the same with further entries."""
         new = LoopLocals({**self.entries, **names})
         new.compute = self.compute
         return new
 
     def whole(self) -> dict[str, Any]:
-        """All entries, computed."""
+        """Returns all entries, after computing them."""
         if self.compute is not None:
             found, self.compute = self.compute(), None
             super().update(
@@ -101,15 +101,15 @@ class LoopLocals(dict[str, Any]):
 
 
 class BaseCallback(ABC):
-    """Code that runs while a model learns. Subclass it and write ``_on_step`` and other hooks that start with ``_on``.
+    """Base class of callbacks: a subclass defines ``_on_step`` and further hooks that start with ``_on``.
 
     Attributes:
-        model: the model that learns.
+        model: the model in training.
         n_calls: calls of ``on_step`` so far.
         num_timesteps: environment steps so far, over all environments.
-        locals, globals: what the training loop publishes: ``self`` (the model), ``infos``, ``rewards``, ``dones``,
-            ``new_obs``, ``actions`` ..., renewed at every step. On-policy algorithms compute ``values``,
-            ``log_probs`` and ``obs_tensor`` when one of them is read.
+        locals, globals: variables of the training loop: ``self`` (the model), ``infos``, ``rewards``, ``dones``,
+            ``new_obs``, ``actions`` ..., updated at every step. On-policy algorithms compute ``values``, ``log_probs``
+            and ``obs_tensor`` when one of them is read.
         parent: the callback that this one is a child of, if any.
 
     Args:
@@ -117,7 +117,7 @@ class BaseCallback(ABC):
     """
 
     model: Watched
-    # Not inherited: a subclass of a callback that does not read the loop's variables may do so.
+    # Not inherited: a subclass of a callback that does not read ``locals`` may read them.
     _reads_locals: bool
     _locals: LoopLocals
 
@@ -133,7 +133,7 @@ class BaseCallback(ABC):
 
     @property
     def locals(self) -> dict[str, Any]:
-        """What the training loop publishes."""
+        """The variables of the training loop."""
         return self._locals
 
     @locals.setter
@@ -142,7 +142,10 @@ class BaseCallback(ABC):
 
     @property
     def needs_locals(self) -> bool:
-        """Whether ``self.locals`` must be renewed at every step.
+        """Whether ``self.locals`` must be updated at every step.
+
+        True unless the class itself sets it. A subclass that does not read ``self.locals`` in ``_on_step`` may set
+        ``needs_locals = False`` to make the training loop faster.
 
         True unless the class itself says otherwise. A subclass that does not read ``self.locals`` in ``_on_step`` may
         set ``needs_locals = False`` and spare the training loop the work.
@@ -151,12 +154,12 @@ class BaseCallback(ABC):
 
     @property
     def is_idle(self) -> bool:
-        """Whether :meth:`on_step` would call nothing, so that the training loop need not call it."""
+        """Whether :meth:`on_step` has no effect, so that the training loop need not call it."""
         return False
 
     @property
     def training_env(self) -> VecEnv:
-        """The environment that the model learns in."""
+        """The environment of the training."""
         env = self.model.get_env()
         if env is None:
             raise ValueError(
@@ -173,7 +176,7 @@ class BaseCallback(ABC):
         """Attach the callback to a model, before training.
 
         Raises:
-            TypeError: the class has an ``__init__`` that does not call the one of :class:`BaseCallback`.
+            TypeError: the class has an ``__init__`` that does not call :class:`BaseCallback`'s.
         """
         if "n_calls" not in vars(self):
             name = type(self).__qualname__
@@ -198,7 +201,7 @@ class BaseCallback(ABC):
         """Called after every step of the environments.
 
         Returns:
-            whether to continue.
+            whether training continues.
         """
         self.n_calls += 1
         self.num_timesteps = self.model.num_timesteps
@@ -206,7 +209,7 @@ class BaseCallback(ABC):
         return True if keep_going else self._stop(keep_going)
 
     def _stop(self, said: Any) -> bool:
-        """False, with a warning where ``None`` was said instead."""
+        """Return False, with a warning if the callback returned ``None`` instead."""
         if said is None and not self._has_warned:
             self._has_warned = True
             warn_user(f"{self!r} returned None, which stops training as False does. Return True to continue.")
@@ -221,33 +224,34 @@ class BaseCallback(ABC):
         self._on_training_end()
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
-        """Renew ``self.locals``, and the children's."""
+        """Update ``self.locals``, and the children's."""
         self._locals.renew(locals_)
         self.update_child_locals(locals_)
 
     def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        """Renew the children's ``locals``."""
+        """Update the children's ``locals``."""
 
-    # -- to write in a subclass ----------------------------------------------------------------------------------------
+    # -- hooks of subclasses
+    # ----------------------------------------------------------------------------------------------
 
     def _init_callback(self) -> None:
-        """The model is known now."""
+        """Called when ``self.model`` has been set."""
 
     def _on_training_start(self) -> None:
-        """Training begins."""
+        """Called when training begins."""
 
     def _on_rollout_start(self) -> None:
-        """A rollout begins."""
+        """Called when a rollout begins."""
 
     @abstractmethod
     def _on_step(self) -> bool:
-        """A step was made. Return ``False`` to stop training."""
+        """Called after each step. Return ``False`` to stop training."""
 
     def _on_rollout_end(self) -> None:
-        """A rollout is complete."""
+        """Called when a rollout is complete."""
 
     def _on_training_end(self) -> None:
-        """Training is over."""
+        """Called when training is over."""
 
 
 MaybeCallback = BaseCallback | CallbackFunction | Sequence[BaseCallback | CallbackFunction] | None
@@ -260,7 +264,8 @@ class ConvertCallback(BaseCallback):
     """A function as a callback.
 
     Args:
-        callback: called at every step as ``callback(locals, globals)``; it returns whether to continue; ``None``: none.
+        callback: called at every step as ``callback(locals, globals)``; returns whether training continues; ``None``:
+            none.
         verbose: as in :class:`BaseCallback`.
     """
 
@@ -280,7 +285,7 @@ class ConvertCallback(BaseCallback):
 
 
 class _Parent(BaseCallback):
-    """A callback with children: they are called at the start and end of training, and share its ``locals``."""
+    """A callback with children, which it calls at the start and end of training, and which share its ``locals``."""
 
     _reads_locals = False
 
@@ -313,10 +318,10 @@ class _Parent(BaseCallback):
 
 
 class CallbackList(_Parent):
-    """Several callbacks, called in order; every one is called even if one before it stops training.
+    """Several callbacks, called in order; every one is called even if an earlier one stops training.
 
     Args:
-        callbacks: callbacks, or functions as :class:`ConvertCallback` takes them.
+        callbacks: callbacks, or functions as for :class:`ConvertCallback`.
 
     Raises:
         TypeError: one is neither.
@@ -338,7 +343,7 @@ class CallbackList(_Parent):
     def _init_callback(self) -> None:
         self._relay("init_callback", self.model)
         for child in self.callbacks:
-            child.parent = self.parent  # some look for an EvalCallback above them
+            child.parent = self.parent  # some require an EvalCallback as parent
 
     def _on_step(self) -> bool:
         return False not in [child.on_step() for child in self.callbacks]
@@ -351,9 +356,9 @@ class CallbackList(_Parent):
 
 
 class EventCallback(_Parent):
-    """A callback that steps another one when something happens.
+    """A callback that steps a child when an event occurs.
 
-    The child is called at the start and the end of training, and at the event (``_on_step``), but not for rollouts.
+    The child is called at the start and end of training, and at the event (``_on_step``), but not for rollouts.
 
     Args:
         callback: the child, stepped by ``self._on_event()``.
@@ -391,13 +396,13 @@ class EventCallback(_Parent):
 
 
 def each_of(callback: BaseCallback) -> list[BaseCallback]:
-    """A callback and all below it, in the order in which they are called."""
+    """Returns a callback and all its descendants, in the order of their calls."""
     below = callback._children() if isinstance(callback, _Parent) else []
     return [callback, *(one for child in below for one in each_of(child))]
 
 
 def as_object(callback: BaseCallback | CallbackFunction) -> BaseCallback:
-    """A callback as it is, and a function as a callback that calls it."""
+    """Returns a callback unchanged, and a function as a callback that calls it."""
     if isinstance(callback, BaseCallback):
         return callback
     if isinstance(callback, type) or not callable(callback):

@@ -1,4 +1,4 @@
-"""Evaluations of a model while it learns, and the best model."""
+"""Evaluations of a model during training, and the best model."""
 
 import os
 from pathlib import Path
@@ -27,39 +27,39 @@ class EvalCallback(EventCallback):
     Each evaluation logs ``eval/mean_reward``, ``eval/mean_ep_length`` and, if episodes end with
     ``info["is_success"]``, ``eval/success_rate``.
 
-    Evaluation does not affect training: with and without it a model learns the same, bit for bit (see
-    :func:`~polyak.evaluation.undisturbed.undisturbed`). If the model has a seed, every evaluation is seeded by it
-    and by the number of environment steps (see :func:`evaluation_seed`): equal seeds give equal evaluations, and any
-    one of them can be repeated.
+    Evaluation does not affect training: with and without it, training gives bitwise the same results (see
+    :func:`~polyak.evaluation.undisturbed.undisturbed`). If the model has a seed, every evaluation is seeded by it and
+    by the number of environment steps (see :func:`evaluation_seed`): equal seeds give equal evaluations, each of which
+    can be repeated.
 
-    If training resumes (``learn(reset_num_timesteps=False)`` of a model that has learned before), a callback that has
-    not evaluated yet continues the ``evaluations.npz`` that it finds in ``log_path``, and replaces ``best_model.zip``
-    only by a better one. If the return of that model is unknown, its file is renamed, with a warning. Otherwise both
-    files are started again.
+    If training resumes (``learn(reset_num_timesteps=False)`` of a model that has been trained before), a callback that
+    has not evaluated yet continues the ``evaluations.npz`` in ``log_path``, and replaces ``best_model.zip`` only by a
+    better one. If the return of that model is unknown, its file is renamed, with a warning. Otherwise both files are
+    replaced.
 
     Args:
-        eval_env: where to evaluate, wrapped as the training environment is; or a registered name: one such environment,
+        eval_env: where to evaluate, wrapped like the training environment; or a registered name: one such environment,
             normalised if the training environment is.
         callback_on_new_best: stepped when the mean return is the best so far.
         callback_after_eval: stepped after every evaluation.
         n_eval_episodes: episodes of an evaluation.
-        eval_freq: calls (or, see ``unit``, environment steps) between two evaluations; 0 or less: never.
+        eval_freq: calls (or, see ``unit``, environment steps) between two evaluations; 0 or less: no evaluations.
         log_path: folder of ``evaluations.npz`` (``timesteps`` [n], ``results`` and ``ep_lengths`` [n, episodes], and
             ``successes`` if known); ``None`` writes none.
         best_model_save_path: folder of ``best_model.zip``; ``None`` writes none.
         deterministic: the policy's best action instead of a sample.
         render: show the evaluation.
         verbose: 1 prints the results.
-        warn: say so if returns are not measured by a ``Monitor``, or if the environments are wrapped differently.
+        warn: warn if returns are not measured by a ``Monitor``, or if the environments are wrapped differently.
         unit: ``"calls"`` counts steps of the vector of environments, ``"timesteps"`` those of all environments.
-        seed: takes the place of the model's seed.
-        max_steps_per_episode: cut an evaluation episode after so many steps, with a warning.
+        seed: replaces the model's seed.
+        max_steps_per_episode: end an evaluation episode after this many steps, with a warning.
         file_format: ``"sb3"`` writes the best model for Stable-Baselines3.
 
     Raises:
         ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit``, ``file_format`` or name; when training
-            begins, a named environment with other spaces than the model's, or a damaged ``evaluations.npz`` that is to
-            be continued.
+            begins, a named environment whose spaces differ from the model's, or a damaged ``evaluations.npz`` to
+            continue.
         AssertionError: the training environment is normalised and ``eval_env`` is not.
     """
 
@@ -112,14 +112,14 @@ class EvalCallback(EventCallback):
         self._interval = Period(unit)
         self._resumed_at = 0
         self._put_aside: set[Path] = set()
-        """Files of an earlier run that are renamed before others take their names."""
+        """Files of an earlier run that are renamed before new ones replace them."""
 
     def _children(self) -> list[BaseCallback]:
         new_best = self.callback_on_new_best
         return super()._children() + ([] if new_best is None else [new_best])
 
     def _init_callback(self) -> None:
-        training_env = self.model.get_env()  # None while it learns from data
+        training_env = self.model.get_env()  # None in offline training
         if self._env_name is not None:
             self.eval_env = fitted(self._env_name, self.eval_env, training_env, training_env or self.model)
         elif training_env is not None and not isinstance(training_env, type(self.eval_env)):
@@ -155,14 +155,14 @@ class EvalCallback(EventCallback):
         return None if self.best_model_save_path is None else Path(self.best_model_save_path, "best_model.zip")
 
     def _continue_files(self) -> None:
-        """Training resumes: continue what evaluations of an earlier run have written."""
+        """Continue the files of an earlier run's evaluations, when training resumes."""
         self._resumed_at = self.num_timesteps
         log, best = self._log_file, self._best_file
         if log is not None and log.is_file():
             self._continue_log(log)
         if best is None:
             return
-        if not best.is_file():  # nothing can be lost, and something has to be saved
+        if not best.is_file():  # nothing can be lost, and some model must be saved
             self.best_mean_reward = -np.inf
         elif self.best_mean_reward == -np.inf:
             self._set_aside(best, "the return of the model in it is not known: there is no evaluations.npz in log_path")
@@ -192,13 +192,13 @@ class EvalCallback(EventCallback):
         return path.with_name(f"{path.stem}_until_{self._resumed_at}_steps{path.suffix}")
 
     def _make_way(self, path: Path | None) -> None:
-        """Before a file is written: rename what has to be kept of that name."""
+        """Rename an earlier file that must be kept, before a file of that name is written."""
         if path is not None and path in self._put_aside:
             self._put_aside.remove(path)
             os.replace(path, self._aside(path))
 
     def _log_success_callback(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
-        """Note whether an evaluation episode that ended was a success."""
+        """Store whether an evaluation episode that ended was a success."""
         if locals_["done"] and (success := locals_["info"].get("is_success")) is not None:
             self._is_success_buffer.append(success)
 
@@ -216,7 +216,7 @@ class EvalCallback(EventCallback):
         return keep_going and self._on_event()
 
     def _evaluate(self) -> tuple[list[float], list[int]]:
-        """Returns and lengths of the evaluation episodes."""
+        """Returns the returns and lengths of the evaluation episodes."""
         self._is_success_buffer = []
         seed = self.seed if self.seed is not None else getattr(self.model, "seed", None)
         seed = None if seed is None else evaluation_seed(seed, self.num_timesteps)
@@ -247,7 +247,7 @@ class EvalCallback(EventCallback):
         columns = self.evaluations_timesteps, self.evaluations_results, self.evaluations_length
         evaluations = Evaluations(*columns, self.evaluations_successes, self.best_mean_reward)
         self._make_way(log)
-        # A plot drawn meanwhile, or after a crash, must never meet half a file.
+        # A program that reads the file at any time must not read a partial one.
         with replacing(log) as file:
             np.savez(file, **evaluations.arrays())
 
@@ -266,7 +266,7 @@ class EvalCallback(EventCallback):
             self.logger.record("eval/success_rate", success_rate)
             if self.verbose >= 1:
                 print(f"Success rate: {100 * success_rate:.2f}%")
-        # TensorBoard has the number of steps as its own axis.
+        # TensorBoard uses the number of steps as its axis.
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
 
@@ -281,7 +281,7 @@ class EvalCallback(EventCallback):
 
 
 def evaluation_seed(seed: int, num_timesteps: int) -> int:
-    """The seed of the evaluation that :class:`EvalCallback` makes after ``num_timesteps`` of a model seeded ``seed``.
+    """Returns the seed of :class:`EvalCallback`'s evaluation after ``num_timesteps`` of a model seeded ``seed``.
 
     ``evaluate(model, env, n_episodes, seed=evaluation_seed(seed, num_timesteps))`` repeats it.
     """

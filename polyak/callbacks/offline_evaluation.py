@@ -1,4 +1,4 @@
-"""Metrics of recorded episodes, logged while a model learns."""
+"""Metrics of recorded episodes, logged during training."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ class OfflineEvalCallback(BaseCallback):
     """Evaluate the model on a dataset every ``eval_freq`` calls, without an environment: ``eval/<metric>`` is logged.
 
     Args:
-        dataset: with the model's spaces; preferably of episodes that it does not learn from: see
+        dataset: with the model's spaces; preferably of episodes that it is not trained on: see
             :meth:`~polyak.experience.Dataset.select`.
         metrics: names of :data:`~polyak.evaluation.off_policy.metrics.METRICS`, or name -> function of (model,
             dataset); ``None``: all of the former that apply to the model.
-        eval_freq: calls (or, see ``unit``, steps) between two evaluations. From data alone a call is a gradient step.
+        eval_freq: calls (or, see ``unit``, steps) between two evaluations. In offline training a call is a gradient
+            step.
         verbose: 1 prints the results.
         unit: ``"calls"`` counts steps of the vector of environments, ``"timesteps"`` those of all environments.
 
     Attributes:
-        timesteps: when there were evaluations.
+        timesteps: of the evaluations.
         results: metric -> its values.
 
     Raises:
         ValueError: an unknown metric or unit, or ``eval_freq`` is less than 1; when training begins, the model has
-            other spaces, or lacks what a metric takes that is asked for by name.
+            other spaces, or a metric requested by name does not apply to it.
     """
 
     _reads_locals = False
@@ -90,7 +91,7 @@ class OfflineEvalCallback(BaseCallback):
         return True
 
     def evaluate(self) -> dict[str, float]:
-        """Every metric, now; logged and kept."""
+        """Computes, logs and stores every metric."""
         metrics = {**METRICS, **(self.metrics or {})}
         with undisturbed(self.model):
             found = {name: metrics[name](self.model, self.dataset) for name in self.results}

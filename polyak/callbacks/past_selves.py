@@ -15,12 +15,12 @@ from polyak.evaluation.undisturbed import undisturbed
 
 
 class Frozen:
-    """A frozen copy of a policy, as an opponent. It takes raw observations, and normalises them as the model does.
+    """A frozen copy of a policy, as an opponent. It takes raw observations, and normalises them like the model.
 
     Args:
         model: its policy is copied, with the statistics of ``VecNormalize``.
-        first: number of the first action.
-        deterministic: the likeliest moves rather than samples.
+        first: index of the first action.
+        deterministic: take the most likely moves instead of samples.
     """
 
     def __init__(self, model: Any, first: int = 0, deterministic: bool = False) -> None:
@@ -39,18 +39,18 @@ class Frozen:
 class PastSelves(BaseCallback):
     """Adds copies of the learner to the opponents of a :class:`~polyak.envs.SelfPlayVecEnv` during training.
 
-    Each copy is rated before it is added, by Elo's formula from games against the pool, in which the random player has
-    the rating 0: ``eval/elo`` in the logs, and :attr:`ratings`. Every algorithm works whose policy is not recurrent;
-    those that support masks make allowed moves only.
+    Each copy gets an Elo rating before it is added, from games against the pool, in which the random player has rating
+    0: ``eval/elo`` in the logs, and :attr:`ratings`. It supports every algorithm whose policy is not recurrent; those
+    with masks make allowed moves only.
 
     Args:
         freq: environment steps between two copies.
-        rated_games: games against each opponent that is played for the rating.
-        rated_against: opponents of these: the first one, and the latest ones.
+        rated_games: games against each opponent for the rating.
+        rated_against: number of opponents for the rating: the first one, and the latest ones.
         verbose: 1 prints ratings.
 
     Raises:
-        ValueError: an argument below 1; at the start of training, if the model does not learn in a
+        ValueError: an argument below 1; at the start of training, if the model is not trained in a
             :class:`~polyak.envs.SelfPlayVecEnv`, has a recurrent policy, or normalises observations.
     """
 

@@ -1,4 +1,4 @@
-"""What is done every so many calls or environment steps."""
+"""Periodic callbacks, by calls or environment steps."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Unit = Literal["calls", "timesteps"]
 
 
 class Period:
-    """Counts calls or environment steps until something is due."""
+    """Counts calls or environment steps between periodic events."""
 
     def __init__(self, unit: Unit) -> None:
         if unit not in ("calls", "timesteps"):
@@ -19,7 +19,7 @@ class Period:
         self.last = 0
 
     def restart(self, callback: BaseCallback, freq: int) -> None:
-        """Start counting; warn if ``freq`` calls are more than the training has."""
+        """Start counting; warn if ``freq`` calls exceed the training."""
         self.last = callback.num_timesteps
         total, n_envs = getattr(callback.model, "_total_timesteps", 0), getattr(callback.model, "n_envs", 1)
         if self.unit == "calls" and n_envs > 1 and freq <= total < freq * n_envs:
@@ -44,7 +44,7 @@ class EveryNTimesteps(EventCallback):
 
     Args:
         n_steps: environment steps between two events.
-        callback: what to step.
+        callback: the callback to step.
 
     Raises:
         ValueError: ``n_steps`` is less than 1.

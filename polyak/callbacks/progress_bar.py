@@ -1,4 +1,4 @@
-"""How far a training is, as a bar."""
+"""A progress bar of training."""
 
 import warnings
 from typing import Any
@@ -7,7 +7,7 @@ from polyak.callbacks.callback import BaseCallback
 
 
 class ProgressBarCallback(BaseCallback):
-    """Show how far training is.
+    """Show the progress of training as a bar.
 
     Raises:
         ImportError: tqdm or rich is not installed.
@@ -34,7 +34,7 @@ class ProgressBarCallback(BaseCallback):
         self._n_shown = self.num_timesteps
 
     def _on_step(self) -> bool:
-        # The last rollout is finished, past the steps that were asked for.
+        # The last rollout is finished, beyond the requested steps.
         reached = min(self.num_timesteps, self.model._total_timesteps)
         self.pbar.update(reached - self._n_shown)
         self._n_shown = reached

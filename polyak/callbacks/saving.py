@@ -1,4 +1,4 @@
-"""Files of a model while it learns."""
+"""Checkpoints of a model during training."""
 
 import os
 import re
@@ -18,7 +18,7 @@ FileFormat = Literal["polyak", "sb3"]
 
 
 def file_saver(file_format: str) -> str:
-    """The method of models and of ``VecNormalize`` that writes a format."""
+    """Returns the method of models and of ``VecNormalize`` that writes a format."""
     methods = {"polyak": "save", "sb3": "save_sb3"}
     if file_format not in methods:
         raise ValueError(f"file_format must be 'polyak' or 'sb3', got {file_format!r}.")
@@ -31,29 +31,29 @@ class CheckpointCallback(BaseCallback):
     Files are ``<prefix>_<steps>_steps.zip``, ``<prefix>_replay_buffer_<steps>_steps.pkl`` and
     ``<prefix>_vecnormalize_<steps>_steps.pkl``.
 
-    A ``full`` checkpoint holds all that exact resumption needs: in the model's file are the replay buffer, the random
-    states, the environments and what the training has counted. ``load(path, env=..., resume=True)`` and ``learn(...,
-    reset_num_timesteps=False)``, with the same callbacks in the same order, then continue as if nothing had happened:
-    best returns, counters and values that wait to be logged are restored. Put this callback last in the list, since
-    those behind it have not seen the step when the file is written.
+    A ``full`` checkpoint holds everything that exact resumption needs: the model's file contains the replay buffer, the
+    random states, the environments and the state of callbacks and logs. ``load(path, env=..., resume=True)`` and
+    ``learn(..., reset_num_timesteps=False)``, with the same callbacks in the same order, then continue as if
+    uninterrupted: best returns, counters and pending log values are restored. Put this callback last in the list, since
+    later ones have not seen the step when the file is written.
 
     Args:
         save_freq: calls (or, see ``unit``, environment steps) between two checkpoints.
         save_path: folder; made if missing.
-        name_prefix: how the names of the files begin.
+        name_prefix: prefix of the file names.
         save_replay_buffer: save the replay buffer too, if the model has one.
         save_vecnormalize: save the normalisation statistics too, if the environment has them.
         verbose: 2 prints every file.
         unit: ``"calls"`` counts steps of the vector of environments, ``"timesteps"`` those of all environments.
         file_format: ``"sb3"`` writes models and statistics for Stable-Baselines3.
         full: write full checkpoints.
-        keep: how many of the newest checkpoints stay in the folder; ``None``: all. An older one is deleted when the new
-            one is whole, with the files beside it. Those of later steps than the present one are another training's,
-            and are left alone.
+        keep: number of latest checkpoints to keep in the folder; ``None``: all. An older one and its additional files
+            are deleted once the new one is complete. Checkpoints of later steps than the present one belong to another
+            training and are kept.
 
     Raises:
         ValueError: ``save_freq`` or ``keep`` is less than 1, an unknown ``unit`` or ``file_format``, or ``full`` with
-            the format of Stable-Baselines3, which does not hold all of it.
+            the format of Stable-Baselines3, which cannot hold everything.
     """
 
     _reads_locals = False
@@ -120,7 +120,7 @@ class CheckpointCallback(BaseCallback):
         return True
 
     def save_now(self) -> None:
-        """Write a checkpoint of the present step, whether it is time or not."""
+        """Write a checkpoint of the present step, whether it is due or not."""
         saver = self._save_full if self.full else getattr(self.model, self._saver)
         self._save("model", saver, self._checkpoint_path(extension="zip"))
         if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:
@@ -146,7 +146,7 @@ class CheckpointCallback(BaseCallback):
         write(saved, path)
 
     def _delete_old(self, keep: int) -> None:
-        """Delete all but the newest checkpoints, the model first: what lies beside it is of no use without."""
+        """Delete all but the newest checkpoints, models first, since the additional files are useless without them."""
         name = re.compile(re.escape(self.name_prefix) + r"_(replay_buffer_|vecnormalize_)?(\d+)_steps\.(zip|pkl)")
         found = [(match, file) for file in Path(self.save_path).iterdir() if (match := name.fullmatch(file.name))]
         steps = sorted(step for match, _ in found if not match[1] and (step := int(match[2])) <= self.num_timesteps)

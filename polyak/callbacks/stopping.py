@@ -1,4 +1,4 @@
-"""The end of a training before its last step."""
+"""Callbacks that stop training early."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class StopTrainingOnRewardThreshold(BaseCallback):
     A child of :class:`EvalCallback`: pass it as its ``callback_on_new_best``.
 
     Args:
-        reward_threshold: the return that is enough.
+        reward_threshold: the return that stops training.
         verbose: 1 prints why training stops.
     """
 
@@ -38,7 +38,7 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
     A child of :class:`EvalCallback`: pass it as its ``callback_after_eval``.
 
     Args:
-        max_no_improvement_evals: evaluations in a row without a new best that are allowed; one more stops training.
+        max_no_improvement_evals: allowed number of evaluations in a row without a new best; one more stops training.
         min_evals: evaluations before counting starts.
         verbose: 1 prints why training stops.
     """
@@ -65,7 +65,7 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
 
 
 def _evaluation_above(callback: BaseCallback) -> Any:
-    """The EvalCallback that ``callback`` is a child of."""
+    """Returns the EvalCallback that ``callback`` is a child of."""
     if not hasattr(callback.parent, "best_mean_reward"):
         raise AssertionError(
             f"{type(callback).__name__} must be used with an EvalCallback: pass it as its callback_on_new_best or "
@@ -78,7 +78,7 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
     """Stop after a number of episodes: ``max_episodes`` per environment on average.
 
     Args:
-        max_episodes: episodes, to be multiplied by the number of environments.
+        max_episodes: number of episodes, multiplied by the number of environments.
         verbose: 1 prints why training stops.
 
     Raises:

@@ -20,7 +20,7 @@ class Watched(Protocol):
     observation_space: spaces.Space
     action_space: spaces.Space
     num_timesteps: int
-    """Environment steps so far, over all environments; gradient steps where it learns from data alone."""
+    """Environment steps so far, over all environments; in offline training, gradient steps."""
     verbose: int
     seed: int | None
     ep_info_buffer: deque[dict[str, Any]]
@@ -29,7 +29,7 @@ class Watched(Protocol):
 
     @property
     def logger(self) -> Logger:
-        """Where training writes."""
+        """The logger of the training."""
 
     @property
     def time_split(self) -> dict[str, float]:
@@ -38,19 +38,19 @@ class Watched(Protocol):
     def predict(
         self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False
     ) -> Predicted:
-        """Actions for observations, and the next state of a recurrent policy."""
+        """Returns actions for observations, and the next state of a recurrent policy."""
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
         """Write the model to a file."""
 
     def get_env(self) -> Any:
-        """The environment that it learns in; ``None`` where there is none."""
+        """Returns the environment of the training; ``None`` without one."""
 
     def dump_logs(self) -> None:
-        """Write what was recorded since the last dump."""
+        """Write the values recorded since the last dump."""
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Every hyper-parameter with its present value."""
+        """Returns every hyper-parameter with its present value."""
 
     if TYPE_CHECKING:
 

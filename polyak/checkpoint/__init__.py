@@ -1,1 +1,1 @@
-"""Models as files: their contents, how they are written, and checks when they are read."""
+"""Model files: contents, writing, and checks on reading."""

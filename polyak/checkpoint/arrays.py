@@ -1,4 +1,4 @@
-"""Arrays in safetensors, from untrusted files."""
+"""Reading of safetensors arrays from untrusted files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from polyak.warning import printable, warn_user
 
 MOST_NAMED = 4 * 2**20
-"""Bytes of the names, types and shapes: enough for 40,000 arrays. Each takes ten times as much memory."""
+"""Largest size in bytes of names, types and shapes: enough for 40,000 arrays. Each takes ten times as much memory."""
 _TYPES = {
     "BOOL": np.dtype(np.bool_),
     **{f"F{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
@@ -22,14 +22,15 @@ _TYPES = {
 
 
 def read_arrays(data: bytes, what: str) -> dict[str, np.ndarray]:
-    """Name -> array, of a text in safetensors' format. Numbers in bfloat16 become float32, which numpy has.
+    """Reads data in safetensors' format: name -> array. bfloat16 is converted to float32, since numpy lacks it.
 
     Args:
-        data: all of it.
-        what: what to call it in messages.
+        data: the whole file.
+        what: its name in messages.
 
     Raises:
-        ValueError: it is damaged, names more than :data:`MOST_NAMED` bytes can say, or has numbers of another type.
+        ValueError: the data are damaged, their names exceed :data:`MOST_NAMED` bytes, or an array has an unsupported
+            type.
     """
     if (length := int.from_bytes(data[:8], "little")) > MOST_NAMED:
         raise ValueError(
@@ -52,11 +53,11 @@ def _array(part: dict[str, Any], what: str) -> np.ndarray:
 
 
 def warn_not_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """Warn of weights that are lost: the model that they are of can be looked at, but not used.
+    """Warn about non-finite weights: such a model can be inspected, but not used.
 
     Args:
-        arrays: those of a file, by name.
-        what: what to call it.
+        arrays: of a file, by name.
+        what: the file's name in messages.
     """
     lost = [name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
     if lost:

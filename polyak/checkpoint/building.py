@@ -1,7 +1,7 @@
-"""Building networks that a file describes, no larger than the weights that the file holds.
+"""Construction of networks that a file describes, limited to the size of the file's weights.
 
-A short description can ask for huge networks. But a file holds every weight. So allocations while the networks are
-built must be in proportion to the weights, and are counted in advance.
+A short description can request huge networks, although a file holds every weight. So allocations during construction
+must be in proportion to the weights, and are checked before they are made.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 GROWTH = 8
-"""Numbers allocated for each one that the file holds: weights, their initial values, target networks, temporaries."""
+"""Numbers allocated per number in the file: weights, their initial values, target networks, temporaries."""
 ALWAYS_ALLOWED = 4 * 2**20
-"""Numbers: 16 MB."""
+"""Numbers that are always allowed: 16 MB."""
 CALLS = 16
-"""Allocations for each array that the file holds."""
+"""Allocations per array in the file."""
 ALWAYS_CALLED = 2_000
 MOST_OPTIONS = 10_000
-"""Numbers, names and the like that options may hold besides those, such as widths of layers."""
+"""Largest number of values in the options, such as widths of layers."""
 
 _MADE = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal", "eye", "arange", "linspace", "repeat")
 _MADE_ALIKE = ("new_empty", "new_zeros", "new_ones", "new_full", "empty_strided", "new_empty_strided")
 _MAKES = frozenset(_MADE + _MADE_ALIKE)
-"""Functions of torch that take memory of a size that is given by numbers."""
+"""Functions of torch that allocate memory of a given size."""
 
 
 @contextmanager
@@ -38,11 +38,11 @@ def no_larger_than(held: Iterable[np.ndarray | Tensor], options: Any, trust: boo
 
     Args:
         held: the file's weights.
-        options: what the file says of the networks: to look at an endless list of layers takes long enough.
+        options: the file's description of the networks, whose length is limited, too.
         trust: allow everything.
 
     Raises:
-        ValueError: the networks that are built are not those of the file; nothing was allocated for them.
+        ValueError: the networks are larger than the file's weights; nothing was allocated for them.
     """
     if trust:
         yield
@@ -68,11 +68,11 @@ def _is_compound(value: Any) -> bool:
 
 
 class _Allocations(TorchFunctionMode):
-    """Counts the allocations of torch.
+    """Counts torch's allocations.
 
     Args:
-        size: numbers that the file holds.
-        arrays: arrays that they are in.
+        size: number of numbers in the file.
+        arrays: number of its arrays.
     """
 
     def __init__(self, size: int, arrays: int) -> None:
@@ -99,7 +99,7 @@ class _Allocations(TorchFunctionMode):
 
 
 def _asked(name: str, args: Any, kwargs: Any) -> int:
-    """The numbers of a new tensor, whose lengths are a list or the numbers among the arguments."""
+    """Returns the size of a new tensor, whose lengths are a list or the integers among the arguments."""
     lists = [value for value in (*args, kwargs.get("size")) if isinstance(value, list | tuple)]
     lengths = lists[0] if lists else [value for value in args if isinstance(value, int)]
     if name in ("arange", "linspace"):

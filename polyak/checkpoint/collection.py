@@ -1,7 +1,7 @@
-"""The progress of a collection of experience when a file is written.
+"""The progress of a series of environment steps when a file is written.
 
-Callbacks are called between a step of the environments and its storage, so that they can stop training before it
-counts. A file written then holds the pending step, and training that is resumed from it stores that step first.
+Callbacks are called between a step of the environments and its storage, so that they can stop training before it is
+stored. A file written then holds the pending step, and resumed training stores that step first.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ from polyak.experience.step import Step
 
 @dataclass
 class Collection(Series):
-    """The progress of a collection of experience."""
+    """The progress of a series of environment steps."""
 
     pending: Step | None = None
     """A step that is not stored yet, while callbacks are called."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""
+        """Returns JSON values and arrays. Of infos only numbers, text, arrays and collections of them are included."""
         values: dict[str, Any] = {"steps": self.steps, "episodes": self.episodes}
-        if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
+        if (pending := self.pending) is None:  # read once: another thread may save while the step is stored
             return values, {}
         fields = pending._asdict()
-        del fields["episodes"]  # which infos say, too
+        del fields["episodes"]  # infos contain them, too
         values["infos"] = [
             {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
         ]
@@ -42,7 +42,7 @@ class Collection(Series):
 
     @classmethod
     def from_state(cls, values: Mapping[str, Any], arrays: Arrays, device: Device = None) -> "Collection":
-        """The inverse of :meth:`state`; ``device``: of the environments, ``None`` for numpy."""
+        """Restores the result of :meth:`state`; ``device``: of the environments, ``None`` for numpy."""
         collection = cls(values["steps"], values["episodes"])
         if "infos" in values:
             infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
@@ -58,7 +58,7 @@ class Collection(Series):
 
 
 def _is_data(value: Any) -> bool:
-    """Whether a value can be written to a file that runs nothing."""
+    """Whether a value can be written to a file that runs no code."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_data(item) for key, item in value.items())
     if type(value) in (list, tuple):

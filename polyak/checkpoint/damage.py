@@ -1,4 +1,4 @@
-"""Errors of damaged files, as one kind of error that names the file."""
+"""Conversion of errors from damaged files to one kind of error that names the file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _RAW = (KeyError, AttributeError, IndexError, ArithmeticError, RecursionError, M
 
 
 class MisfitError(ValueError, RuntimeError):
-    """Weights of a file that do not fit. Also a RuntimeError, which is what torch raises."""
+    """The weights of a file do not fit. Also a RuntimeError, like torch's."""
 
 
 class ArgumentError(ValueError, TypeError):
-    """A file describes an argument that is not known, or is of another kind. Also a TypeError, as Python raises."""
+    """A file describes an unknown argument, or one of another type. Also a TypeError, like Python's."""
 
 
 @contextlib.contextmanager
 def damage_named(source: Any) -> Iterator[None]:
     """Convert errors that the contents of a file cause to a ``ValueError`` that names the file.
 
-    Errors that are one already keep their class. Errors of environments and of devices are not converted.
+    A ``ValueError`` keeps its class. Errors of environments and devices are not converted.
 
     Args:
         source: the file, as the user named it.
@@ -45,13 +45,13 @@ def damage_named(source: Any) -> Iterator[None]:
     except _RAW as error:
         raise ValueError(_reason(source, error)) from error
     except (RuntimeError, AssertionError) as error:
-        if type(error) not in (RuntimeError, AssertionError):  # plain ones are what torch raises, and `assert`
+        if type(error) not in (RuntimeError, AssertionError):  # plain ones come from torch and `assert`
             raise
         raise MisfitError(_reason(source, error)) from error
 
 
 def names_file(method: Method) -> Method:
-    """A method whose first argument is a dict, or a file, which its errors then name as :func:`damage_named` does."""
+    """Wraps a method whose first argument is a dict or a file, so that errors name the file as in :func:`damage_named`."""
 
     @functools.wraps(method)
     def named(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:

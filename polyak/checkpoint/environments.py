@@ -1,4 +1,4 @@
-"""The environments of a model in its file: their exact state, and the statistics of ``VecNormalize``."""
+"""A model's environments in its file: their exact state, and the statistics of ``VecNormalize``."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from polyak.warning import advise, warn_user
 
 
 def save_environments(saved: Saved, runner: Runner) -> None:
-    """Put their exact state into a file, or why it is not known.
+    """Store the exact state of the environments in a file, or the reason why it is unknown.
 
     Args:
         saved: the file.
-        runner: that steps them.
+        runner: steps the environments.
     """
     if runner.obs is None:
         return
@@ -26,27 +26,28 @@ def save_environments(saved: Saved, runner: Runner) -> None:
         arrays: dict[str, np.ndarray] = {}
         saved.info["environments"] = split_tree(runner.env.get_state(), arrays)
         saved.state |= prefixed("environments", arrays)
-    except Exception as error:  # of a user's own get_state, too
+    except Exception as error:  # also errors of a user's own get_state
         saved.info["environments_unknown"] = f"{error}"[:1000]
 
 
 def restore_environments(saved: Saved, runner: Runner) -> bool:
-    """Put the environments into the state that the file holds. Whether they are in it now."""
+    """Restore the environments' state from a file. Returns whether this succeeded."""
     why = saved.info.get("environments_unknown")
     if why is None and "environments" not in saved.info:
-        return False  # an older file, or one of a model that had not acted
+        return False  # an older file, or of a model that had not acted
     if why is None:
         try:
             runner.env.set_state(join_tree(saved.info["environments"], saved.state_of("environments")))
             return True
-        except Exception as error:  # of a user's own set_state, too
+        except Exception as error:  # also errors of a user's own set_state
             why = f"{error}"
     warn_user(f"training resumes with new episodes, since the state of the environments is unknown: {why}")
     return False
 
 
 def save_statistics(saved: Saved, normalisation: Normalisation) -> None:
-    """Put those that a model learned under into its file: of ``VecNormalize``, and of wrappers in its environments."""
+    """Store the statistics that a model was trained with in its file: of ``VecNormalize``, and of wrappers in its
+    environments."""
     if any(found := normalisation.of_wrappers):
         kept = [{key: {name: one[name] for name in KEPT} for key, one in each.items()} for each in found]
         held: dict[str, np.ndarray] = {}
@@ -68,7 +69,7 @@ def save_statistics(saved: Saved, normalisation: Normalisation) -> None:
 
 
 def load_statistics(saved: Saved, normalisation: Normalisation) -> None:
-    """Let a model know those of its file, if there are any.
+    """Restore the statistics of a model's file, if it has any.
 
     Raises:
         ValueError: they are damaged.

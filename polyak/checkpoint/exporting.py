@@ -1,4 +1,4 @@
-"""The acting part of a model, in a file that runs without polyak."""
+"""Export of a model's policy to a file that runs without polyak."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from polyak.writing import replacing
 
 
 class Exportable(Protocol):
-    """A model that has a graph."""
+    """A model with an acting graph."""
 
     def acting_graph(self, masks: bool | None, channels_last: bool | None, stochastic: bool) -> Graph:
-        """From raw observations to actions in the environment's units."""
+        """Returns the graph from raw observations to actions in the environment's units."""
         ...
 
 
 def not_exported(why: str) -> Callable[..., Graph]:
-    """The ``acting_graph`` of a model that has none: raises a ValueError that gives the reason."""
+    """Returns an ``acting_graph`` method for a model without one: it raises a ValueError with the reason."""
 
     def acting_graph(model: Any, *_: Any, **__: Any) -> Graph:
         raise ValueError(f"{type(model).__name__} cannot be exported: {why}.")

@@ -1,5 +1,5 @@
-"""The base class of classes that a file may name. It imports nothing heavy."""
+"""The base class of classes that files may name. It has no heavy imports."""
 
 
 class MayBeNamed:
-    """Marks further classes that options may hold, and that a file may name therefore."""
+    """Marks further classes that options may hold, and so files may name."""

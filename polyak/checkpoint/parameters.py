@@ -1,4 +1,4 @@
-"""Parameters and optimizer states of a learner: by Stable-Baselines3's names, and in a model file."""
+"""A learner's parameters and optimizer states: under Stable-Baselines3's names, and in a model file."""
 
 import math
 import re
@@ -17,22 +17,22 @@ from polyak.learning.vtrace_learner import PublishedWeights, VTraceLearner
 from polyak.nn.compiled import plain_name
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
-"""Options of how an optimizer computes, which are chosen at run time and not taken from a file."""
+"""Options of an optimizer's kernels, which are chosen at run time and not loaded."""
 
 
 def optimizer_key(name: str) -> str:
-    """Stable-Baselines3's name of a learner's optimizer."""
+    """Returns Stable-Baselines3's name of a learner's optimizer."""
     return "ent_coef_optimizer" if name == "ent_coef" else f"{name}.optimizer"
 
 
 def parameters(learner: Learner) -> dict[str, Any]:
-    """``{"policy": ..., "actor.optimizer": ..., ...}``."""
+    """Returns ``{"policy": ..., "actor.optimizer": ..., ...}``."""
     optimizers = {optimizer_key(name): optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
     return {"policy": learner.policy.state_dict(), **optimizers}
 
 
 def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: bool = True) -> None:
-    """Load what :func:`parameters` returned, and tensors of the learner's own (the temperature) by their names."""
+    """Load the result of :func:`parameters`, and tensors of the learner itself (the temperature) by name."""
     targets = {"policy", *map(optimizer_key, learner.optimizers)}
     optional = {name for name, _ in learner.named_parameters(recurse=False)}
     if unknown := sorted(values.keys() - targets - optional):
@@ -53,7 +53,7 @@ def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: boo
 
 
 def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> None:
-    """Load an optimizer's state dict, which another kernel, another device or another library may have written.
+    """Load an optimizer's state dict, possibly from another kernel, device or library.
 
     Raises:
         ValueError: it belongs to other parameters.
@@ -72,7 +72,7 @@ def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> Non
 
 
 def _check_options(name: str, group: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Options are of the kinds that the model's optimizer has: torch's error would name neither file nor option."""
+    """Check that options have the types of the model's optimizer: torch's error would name neither file nor option."""
     for key in group.keys() & own.keys() - {"params"}:
         if not _is_alike(group[key], own[key]):
             raise ValueError(
@@ -96,8 +96,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Kernels trust these shapes, and torch does not check them."""
-    if type(optimizer).__name__ in ("Adafactor", "LBFGS"):  # keep other shapes than those of the parameters
+    """Check the shapes of an optimizer's state, which torch does not check and kernels rely on."""
+    if type(optimizer).__name__ in ("Adafactor", "LBFGS"):  # other shapes than the parameters'
         return
     own = [p for group in optimizer.param_groups for p in group["params"]]
     numbers = [index for group in state["param_groups"] for index in group["params"]]
@@ -120,7 +120,7 @@ def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapp
 
 
 def store(learner: Learner, saved: Saved) -> None:
-    """Put everything that the learner has learned into a file."""
+    """Store the learner's networks and optimizers in a file."""
     learner.adopt_optimizers()
     saved.info["learner_steps"], saved.info["optimizers"] = learner.steps, {}
     for name, optimizer in learner.optimizers.items():
@@ -135,7 +135,7 @@ def restore(learner: Learner, saved: Saved) -> None:
     """Restore what :func:`store` wrote.
 
     Raises:
-        ValueError: the file is of other networks or optimizers.
+        ValueError: the file belongs to other networks or optimizers.
         RuntimeError: names or shapes of weights differ.
     """
     own = learner.networks()
@@ -155,7 +155,7 @@ def restore(learner: Learner, saved: Saved) -> None:
 
 
 def _store_published(learner: VTraceLearner, saved: Saved) -> None:
-    """The weights that actors act with, where the learner's are newer."""
+    """Store the actors' weights, if the learner's are newer."""
     saved.info["since_broadcast"] = learner.unpublished
     if learner.published is not None and learner.unpublished:
         saved.info["broadcast"], tensors = learner.published
@@ -173,7 +173,7 @@ def _restore_published(learner: VTraceLearner, saved: Saved) -> None:
 
 
 def saved_parameters(saved: Saved) -> dict[str, Any]:
-    """What :func:`parameters` returned of the model that was saved."""
+    """Returns the saved model's :func:`parameters`."""
     tensors = {name: torch.from_numpy(array) for name, array in saved.networks.items()}
     policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
     own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
@@ -182,7 +182,7 @@ def saved_parameters(saved: Saved) -> dict[str, Any]:
 
 
 def split_optimizer(name: str, saved: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
-    """An optimizer's state dict as numbers for JSON and arrays for safetensors."""
+    """Splits an optimizer's state dict into JSON values and arrays for safetensors."""
     numbers: dict[str, dict[str, Any]] = {}
     arrays: Arrays = {}
     for index, values in saved["state"].items():
@@ -197,14 +197,14 @@ def _number(value: Any) -> Any:
 
 
 def optimizer_state(saved: Saved, name: str) -> dict[str, Any]:
-    """A learner's optimizer's state dict, from what :func:`split_optimizer` made of it."""
+    """Returns the state dict of a learner's optimizer from a file of :func:`split_optimizer`."""
     prefix = f"{name}/"
     arrays = {key[len(prefix) :]: array for key, array in saved.optimizers.items() if key.startswith(prefix)}
     return join_optimizer(saved.info["optimizers"][name], arrays)
 
 
 def join_optimizer(numbers: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The inverse of :func:`split_optimizer`, whose arrays come without the optimizer's name."""
+    """Inverts :func:`split_optimizer`; the arrays' names lack the optimizer's name."""
     state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in numbers["state"].items()}
     for key, array in arrays.items():
         index, value_name = key.split("/")
@@ -214,7 +214,7 @@ def join_optimizer(numbers: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]
 
 
 def as_named_now(state: Mapping[str, Any], own: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Tensors of a file by the names that a model has for them today, with the constants that the file lacks.
+    """Renames a file's tensors to the model's present names, and adds constants that the file lacks.
 
     Args:
         state: name in the file -> tensor.

@@ -1,4 +1,4 @@
-"""The experience of a saved replay buffer, or of a model saved with its replay buffer, for a dataset."""
+"""Experience of a saved replay buffer, or of a model saved with its replay buffer, for a dataset."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from polyak.experience.replay_state import EXTRAS, check_rows
 
 
 def read(source: Source) -> RecordedData:
-    """The experience of the buffer, with actions in the environment's units.
+    """Reads the experience of the buffer, with actions in the environment's units.
 
     Raises:
-        DatasetError: there is no replay buffer inside, or its spaces are neither in the file nor given.
+        DatasetError: there is no replay buffer in the file, or its spaces are neither in the file nor given.
         ValueError: the file is damaged.
     """
     with damage_named(source.path):
@@ -41,7 +41,7 @@ def _read(source: Source) -> RecordedData:
     state = join_state(saved.info["replay"], saved.replay)
     rows, n_envs = check_rows(state), int(state["n_envs"])
     buffer = ReplayBuffer(
-        min(int(state["buffer_size"]), rows + 1) * n_envs,  # what was never filled is not made again
+        min(int(state["buffer_size"]), rows + 1) * n_envs,  # without unused capacity
         observation_space,
         action_space,
         "cpu",
@@ -67,7 +67,7 @@ def _space(info: dict[str, Any], name: str) -> spaces.Space | None:
 
 
 def _columns(state: dict[str, Any]) -> list[Column]:
-    """The extra columns that a saved buffer has."""
+    """Returns the extra columns of a saved buffer."""
     extras = {key.removeprefix(EXTRAS): value for key, value in state.items() if key.startswith(EXTRAS)}
     return [
         Column(name, array.dtype, array.shape[2:]) for name, array in extras.items() if isinstance(array, np.ndarray)

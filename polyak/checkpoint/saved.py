@@ -1,4 +1,4 @@
-"""Models as files: how to build it (JSON) and what it learned (safetensors), in one zip.
+"""Model files: a description (JSON) and what was learned (safetensors), in one zip.
 
 =======================  ===============================================================================================
 ``polyak.json``          format version, algorithm, policy, hyper-parameters, spaces, counters, small state
@@ -8,7 +8,7 @@
 ``replay.safetensors``   the replay buffer, if it was included
 =======================  ===============================================================================================
 
-Files are written under a temporary name and renamed, so that a broken write leaves the old file. Reading runs no code.
+Files are written under a temporary name and renamed, so that a failed write keeps the old file. Reading runs no code.
 """
 
 import inspect
@@ -55,7 +55,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """What a caller of :meth:`Algorithm.load` wants, as its arguments have it."""
+    """The arguments of :meth:`Algorithm.load`."""
 
     env: Any = None
     device: torch.device | str = "auto"
@@ -68,7 +68,7 @@ class LoadRequest:
 
     @property
     def given(self) -> dict[str, Any]:
-        """All that takes the place of what the file holds."""
+        """Everything that replaces values of the file."""
         return {**self.custom_objects, **self.overrides}
 
     @property
@@ -93,36 +93,36 @@ class Saved:
     state: Arrays = field(default_factory=dict)
     replay: Arrays = field(default_factory=dict)
     foreign: frozenset[str] = frozenset()
-    """For another library's file: all names in its description. Those that are not hyper-parameters are ignored."""
+    """All names in another library's description. Those that are not hyper-parameters are ignored."""
 
     def state_of(self, prefix: str) -> Arrays:
-        """The arrays of ``state`` under ``prefix/``."""
+        """Returns the arrays of ``state`` under ``prefix/``."""
         return under(prefix, self.state)
 
     def put(self, name: str, part: Self) -> None:
-        """Hold another file's contents under a name: that of a model which this one owns."""
+        """Include another file's contents under a name: of a model that this one owns."""
         self.info[name] = part.info
         for kind in ("networks", "optimizers", "state", "replay"):
             setattr(self, kind, {**getattr(self, kind), **prefixed(name, getattr(part, kind))})
 
     def part(self, name: str) -> Self:
-        """What was :meth:`put` under a name."""
+        """Returns the contents that :meth:`put` included under a name."""
         arrays = {kind: under(name, getattr(self, kind)) for kind in ("networks", "optimizers", "state", "replay")}
         return replace(self, info=self.info[name], foreign=frozenset(), **arrays)
 
     def without(self, name: str) -> Self:
-        """All networks but those that were :meth:`put` under a name."""
+        """Returns the file without the networks that :meth:`put` included under a name."""
         own = {key: value for key, value in self.networks.items() if not key.startswith(name + "/")}
         return replace(self, networks=own)
 
 
 def prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
-    """Arrays under names that begin with ``prefix/``."""
+    """Returns arrays under names that begin with ``prefix/``."""
     return {f"{prefix}/{key}": np.asarray(value) for key, value in arrays.items()}
 
 
 class Model(Protocol):
-    """What saving and loading need of an algorithm; :class:`~polyak.algorithm.Algorithm` says what each is."""
+    """An algorithm's interface for saving and loading, documented in :class:`~polyak.algorithm.Algorithm`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -163,7 +163,7 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
 
 
 def contents(model: Model, exclude: Collection[str], include: Collection[str]) -> Saved:
-    """The contents of a model's file. See :meth:`Algorithm.save`."""
+    """Returns the contents of a model's file. See :meth:`Algorithm.save`."""
     exclude, include = set(exclude), set(include)
     if unknown := include - {*model.saves_also, *model.hyperparameters(), *_COUNTERS}:
         also = " and ".join(map(repr, sorted(model.saves_also))) or "nothing"
@@ -181,13 +181,13 @@ def contents(model: Model, exclude: Collection[str], include: Collection[str]) -
 
 
 def write(saved: Saved, target: Any) -> None:
-    """Write a file: to a path (``.zip`` is added to a name without a suffix), or one that is open."""
+    """Write a file: to a path (``.zip`` is added to a name without a suffix), or to an open file."""
     with opened(target, "wb") as file:
         _write(saved, file)
 
 
 def taken(model: Model, exclude: Collection[str] = (), include: Collection[str] = ()) -> Saved:
-    """The contents of a model's file, without random states. See :meth:`Algorithm.save`."""
+    """Returns the contents of a model's file, without random states. See :meth:`Algorithm.save`."""
     saved = Saved(_describe(model, set(exclude) - set(include)))
     model._save_state(saved, set(include))
     return saved
@@ -214,7 +214,9 @@ def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
 
 
 def lineage(cls: type) -> list[str]:
-    """Names of an algorithm's class and those that it extends, down to the first that is polyak's own.
+    """Returns the names of an algorithm's class and its bases, up to the first of polyak's own.
+
+    A user's subclass of an algorithm counts as that algorithm; polyak's own subclasses, such as C51 of DQN, do not.
 
     A user's subclass of an algorithm counts as that algorithm; polyak's own subclasses, such as C51 of DQN, do not.
     """
@@ -237,7 +239,7 @@ def _encode_named(name: str, value: Any) -> Any:
 
 
 def split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
-    """A flat state dict as JSON values and arrays."""
+    """Splits a flat state dict into JSON values and arrays."""
     values: dict[str, Any] = {}
     arrays: Arrays = {}
     for key, value in state.items():
@@ -251,7 +253,7 @@ def split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
 
 
 def join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The inverse of :func:`split_state`."""
+    """Inverts :func:`split_state`."""
     state: dict[str, Any] = {key: decode(value) for key, value in values.items()}
     for key, array in arrays.items():
         outer, _, inner = key.partition("//")
@@ -263,7 +265,7 @@ def join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
 
 
 def split_tree(tree: Any, arrays: Arrays) -> Any:
-    """Nested dicts and lists as JSON values, with their arrays put into ``arrays`` under numbers."""
+    """Converts nested dicts and lists to JSON values; their arrays are added to ``arrays`` under numbers."""
     if isinstance(tree, np.ndarray):
         name = str(len(arrays))
         arrays[name] = tree
@@ -276,7 +278,7 @@ def split_tree(tree: Any, arrays: Arrays) -> Any:
 
 
 def join_tree(values: Any, arrays: Arrays) -> Any:
-    """The inverse of :func:`split_tree`."""
+    """Inverts :func:`split_tree`."""
     if isinstance(values, list):
         return [join_tree(item, arrays) for item in values]
     if not isinstance(values, dict):
@@ -314,14 +316,14 @@ def read(
     Args:
         source: a path or an open file.
         suffix: added to a path if there is no file of that name.
-        kind: what it must be; None: whatever it is.
-        trust: also read what another library has pickled, which can run any code.
-        skip: for another library's file: names whose values the caller gives, so that the file's are not read.
+        kind: the required kind; None: any.
+        trust: also read objects pickled by another library, which can run any code.
+        skip: for another library's file: names whose values the caller gives, so that they are not read.
         weights_only: for another library's file: read the weights only.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is not a model file, it is damaged, or a newer polyak wrote it.
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a model file, is damaged, or was written by a newer polyak.
     """
     with opened(source, "rb", suffix) as file:
         name = name_of(file, source)
@@ -345,7 +347,7 @@ def read(
 
 
 def description(source: Any) -> dict[str, Any]:
-    """What a file of polyak's says besides its arrays, which are not read; errors as of :func:`read`."""
+    """Returns the description in a file of polyak's, without reading arrays; errors as of :func:`read`."""
     with opened(source, "rb") as file, damage_named(name := name_of(file, source)), open_zip(file, name) as archive:
         return _description(archive, name, check_members(archive, name))
 
@@ -385,7 +387,7 @@ def load(
     Args:
         cls: the model's class, or a function that finds it from the file's description.
         source: the file.
-        wanted: what the caller wants.
+        wanted: the caller's arguments.
         print_system_info: print the versions that wrote the file, and the present ones.
     """
     saved = read(source, trust=wanted.trust, skip=wanted.brought)
@@ -401,7 +403,7 @@ def load(
 
 
 def built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest = NOTHING_ELSE) -> M:
-    """Build a model from the contents of the file ``source``; see :meth:`Algorithm.load`."""
+    """Builds a model from the contents of the file ``source``; see :meth:`Algorithm.load`."""
     try:
         return _built(cls, saved, source, wanted)
     except MisfitError as error:
@@ -412,12 +414,12 @@ def built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest = NOTHING
 
 
 def _to_blame(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest) -> str:
-    """Which of the hyper-parameters that the caller gives the file does not fit, in words, if it fits its own."""
+    """Returns the caller's hyper-parameters that do not fit the file, in words, if it fits its own."""
 
     def fits(**overrides: Any) -> bool:
         try:
             _built(cls, saved, source, LoadRequest(overrides=overrides, trust=wanted.trust))
-        except Exception:  # whatever it is, it is not the reason that is looked for
+        except Exception:  # any error means that it does not fit
             return False
         return True
 
@@ -460,7 +462,7 @@ def _built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest) -> M:
 
 
 def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
-    """An algorithm may load its own files, and those of programs' subclasses of it, which may load files of it."""
+    """Refuse files of other algorithms. A file may be of a subclass, and a subclass may load its base's files."""
     written = info["algorithm"]
     if written is not None and not str(written).isidentifier():
         raise ValueError(f"the file's algorithm is {written!r:.100}, which is no name of a class: it is damaged.")
@@ -469,12 +471,12 @@ def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
 
 
 def _hyperparameters(cls: type[Model], saved: Saved, wanted: LoadRequest) -> tuple[dict[str, Any], Any]:
-    """What to build the model with: from the file, except for what the caller gives; and its policy."""
+    """Returns the hyper-parameters, from the file except for those that the caller gives, and the policy."""
     custom_objects, overrides, trust = wanted.custom_objects, wanted.overrides, wanted.trust
     given, brought = wanted.given, wanted.brought
     info, known = saved.info, {f.name for f in fields(cls)}
     stored = info["hyperparameters"]
-    if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
+    if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass may have further attributes
         stored = {name: value for name, value in stored.items() if cls._takes(name)}
     no_use = left_out(cls)  # of earlier versions
     stored = {name: value for name, value in stored.items() if name not in no_use}
@@ -494,7 +496,7 @@ def _hyperparameters(cls: type[Model], saved: Saved, wanted: LoadRequest) -> tup
 
 
 def _policy(info: Mapping[str, Any], custom_objects: Mapping[str, Any], trust: bool) -> Any:
-    """The policy's name or class; ``None`` of an algorithm that has none."""
+    """Returns the policy's name or class; ``None`` for an algorithm without one."""
     if (policy := custom_objects.get("policy_class")) is None:
         if "policy" not in info:
             return None
@@ -514,7 +516,7 @@ def _policy(info: Mapping[str, Any], custom_objects: Mapping[str, Any], trust: b
 _NOT_HYPERPARAMETERS = frozenset(
     ("observation_space", "action_space", "policy_class", "lr_schedule", "exploration_schedule")
 )
-"""Attributes that programs for Stable-Baselines3 give as custom objects. The schedules are made from other values."""
+"""Attributes that programs for Stable-Baselines3 pass as custom objects. The schedules follow from other values."""
 
 
 def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> None:
@@ -530,11 +532,11 @@ def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> N
 
 
 def _unlike(saved: Saved, given: Mapping[str, Any]) -> dict[str, str]:
-    """Hyper-parameters that the caller gives and that the file has otherwise, in words."""
+    """Returns the caller's hyper-parameters that differ from the file's, in words."""
     stored = saved.info["hyperparameters"]
     found = {}
     for name, value in given.items():
-        if saved.foreign and name in stored and stored[name] is None:  # another library's file need not say
+        if saved.foreign and name in stored and stored[name] is None:  # another library's file may omit it
             continue
         if name in saved.foreign and name not in stored:
             found[name] = f"{name}={value!r:.100}"
@@ -544,7 +546,7 @@ def _unlike(saved: Saved, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_saved_with(cls: type, unlike: Mapping[str, str]) -> None:
-    """Refuse other hyper-parameters than the file's of those that its networks and optimizers are made with."""
+    """Refuse a change of hyper-parameters that the file's networks and optimizers depend on."""
     for name, words in unlike.items():
         if name != "policy_kwargs" and (why := why_fixed(cls, name)) in SAVED_WITH:
             fix = "Leave it out of load(), or make a new model with it."
@@ -582,7 +584,7 @@ def restore(model: Model, saved: Saved, trust: bool = False) -> None:
 
 
 def _beside(info: Mapping[str, Any]) -> Any:
-    """What a full checkpoint says of the training beside the model; ``None`` in another file."""
+    """Returns a full checkpoint's training state outside of the model; ``None`` for other files."""
     if (found := info.get("beside")) is not None:
         for name in ("total", "started_at", "iterations", "seconds"):
             check_counter(name, found["clock"][name])
@@ -590,13 +592,13 @@ def _beside(info: Mapping[str, Any]) -> Any:
 
 
 def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT) -> None:
-    """Refuse a counter that no training reaches.
+    """Refuse an implausible counter.
 
     Raises:
-        ValueError: the value is not a number from ``least`` to ``most``, or a fraction of what is counted in wholes.
+        ValueError: the value is not a number from ``least`` to ``most``, or a fraction of an integer counter.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if name == "_current_progress_remaining":  # falls below 0 in a run that is longer than planned
+    if name == "_current_progress_remaining":  # negative in a run that is longer than planned
         least = -most
     elif name not in ("_total_timesteps", "seconds"):
         number = number and value == int(value)
@@ -617,7 +619,7 @@ def _successes(found: Any) -> list[bool]:
 
 
 def _check_kinds(found: Any, own: Mapping[str, Any]) -> None:
-    """Refuse numbers of the wrong kind where the model has such itself."""
+    """Refuse values whose types differ from the model's own."""
     if not isinstance(found, dict):
         raise ValueError(f"the file's extra_state is {found!r:.80}, not names and values: it is damaged.")
     for name in found.keys() & own.keys():
@@ -634,7 +636,7 @@ def _check_kinds(found: Any, own: Mapping[str, Any]) -> None:
 
 
 class BufferInFile(Protocol):
-    """What saving needs of a replay buffer."""
+    """A replay buffer's interface for saving."""
 
     observation_space: gym.Space
     action_space: gym.Space
@@ -658,17 +660,17 @@ def load_buffer(
     trust: bool = False,
     make_room: Callable[[dict[str, Any]], BufferInFile] | None = None,
 ) -> None:
-    """Read what :func:`save_buffer` wrote, or a replay buffer of another library.
+    """Read a file of :func:`save_buffer`, or a replay buffer of another library.
 
     Args:
-        buffer: where to.
+        buffer: takes the contents.
         source: a path or an open file.
-        trust: also read what another library has pickled, which can run any code.
-        make_room: from what :func:`save_buffer` wrote, the buffer that takes it; ``None``: ``buffer``.
+        trust: also read objects pickled by another library, which can run any code.
+        make_room: returns the buffer for a file of :func:`save_buffer`, given its state; ``None``: ``buffer``.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not such a file, or it does not fit the buffer.
+        ValueError: the file is not a replay buffer, or does not fit this one.
     """
     with opened(source, "rb", suffix=".pkl") as file:
         for start, reader in formats.BUFFERS.items():
@@ -685,7 +687,7 @@ def load_buffer(
 
 
 def system_info() -> dict[str, str]:
-    """Versions of everything that matters to a model."""
+    """Returns the versions of all relevant software."""
     return {
         "OS": platform.platform(),
         "Python": platform.python_version(),

@@ -1,6 +1,6 @@
 """Hyper-parameters and spaces as JSON, and back, without running code from a file.
 
-JSON's own types stand for themselves. Anything else is an object with one key that starts with ``$``:
+JSON's own types represent themselves. Other values are objects with one key that starts with ``$``:
 
 =============  ====================================================================================================
 ``$tuple``     a tuple
@@ -16,8 +16,8 @@ JSON's own types stand for themselves. Anything else is an object with one key t
 ``$pickle``    anything else (a lambda, an object of a user's class), by cloudpickle; decoded only when trusted
 =============  ====================================================================================================
 
-A class named in a file is looked up only among polyak, torch.nn, torch.optim and modules the program has itself
-imported, and is used only if it is of a kind that options may hold (a module, an optimizer, a buffer, an enum ...).
+A class named in a file is looked up only in polyak, torch.nn, torch.optim and modules that the program itself has
+imported, and is used only if options may hold its kind (a module, an optimizer, a buffer, an enum ...).
 """
 
 import base64
@@ -52,7 +52,7 @@ _KINDS: tuple[type, ...] = (
 
 
 class Untrusted:
-    """Placeholder of a value that was left out because the file is not trusted."""
+    """Placeholder of a value that was not loaded because the file is not trusted."""
 
     def __init__(self, description: str) -> None:
         self.description = printable(description)
@@ -65,7 +65,7 @@ class Untrusted:
 
 
 def encode(value: Any) -> Any:
-    """A JSON-able stand-in for ``value``; see the module's table."""
+    """Returns a JSON representation of ``value``; see the module's table."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(value)}
     if value is None or type(value) in (bool, int, float, str):
@@ -94,14 +94,14 @@ def encode(value: Any) -> Any:
 
 
 def class_name(cls: type) -> str:
-    """``module:qualname``."""
+    """Returns ``module:qualname``."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _reachable(cls: type) -> bool:
     try:
         return issubclass(cls, _KINDS) and resolve_name(class_name(cls)) is cls
-    except (ImportError, AttributeError, ValueError):  # made in a function, or unpickled from another program
+    except (ImportError, AttributeError, ValueError):  # defined in a function, or unpickled from another program
         return False
 
 
@@ -131,13 +131,13 @@ def _name(dtype: Any) -> str:
 
 
 def decode(value: Any, trust: bool = False) -> Any:
-    """The inverse of :func:`encode`.
+    """Inverts :func:`encode`.
 
-    A value that would run code is an :class:`Untrusted` placeholder, unless ``trust`` is set.
+    A value that would run code becomes an :class:`Untrusted` placeholder, unless ``trust`` is set.
 
     Raises:
-        UntrustedError: a class is named that is not an option polyak knows, or not from a module already imported.
-        ValueError: the data is not something that :func:`encode` writes, or needs a class that is not there.
+        UntrustedError: a class is not of a kind that options may hold, or not from a module already imported.
+        ValueError: the data are not a result of :func:`encode`, or need a missing class.
     """
     if isinstance(value, list):
         return [decode(item, trust) for item in value]
@@ -169,7 +169,8 @@ def decode(value: Any, trust: bool = False) -> Any:
 
 
 def _member(kind: type, name: Any) -> enum.Enum:
-    """The member of an enum; ValueError if `kind` is none, or has no such member: nothing else of a class is read."""
+    """Returns the member of an enum; ValueError if `kind` is no enum, or has no such member: no other attribute is
+    read."""
     members = kind.__members__ if issubclass(kind, enum.Enum) else {}
     if not isinstance(name, str) or name not in members:
         raise ValueError(f"the file names {name!r:.100} of {class_name(kind)}, which is not a member of an enum.")
@@ -191,21 +192,21 @@ def _missing(what: str, why: Any) -> str:
 
 
 def _present(module_name: str) -> str:
-    """The present module of a class that a file names in a former one."""
+    """Returns the present module of a class that a file names in a former one."""
     if module_name in MODULES_MOVED:
         return MODULES_MOVED[module_name]
     rooms = ((old, new) for old, new in ROOMS_MOVED.items() if module_name.startswith(old))
     old, new = next(rooms, ("", ""))
     found = new + module_name.removeprefix(old)
-    return MODULES_MOVED.get(found, found)  # that of a room that moved may have moved again
+    return MODULES_MOVED.get(found, found)  # a module of a moved package may have moved again
 
 
 def find_class(name: str, trust: bool = False) -> type:
-    """The class called ``module:qualname``.
+    """Returns the class called ``module:qualname``.
 
     Raises:
-        UntrustedError: it is not one of the kinds of classes that options hold, or its module would have to be
-            imported first and is neither polyak's nor torch's.
+        UntrustedError: options may not hold its kind, or its module is not imported yet and is neither polyak's nor
+            torch's.
         ValueError: there is no such class.
     """
     module_name, _, qualname = name.partition(":")
@@ -235,7 +236,7 @@ def find_class(name: str, trust: bool = False) -> type:
 
 
 def holds_untrusted(value: Any) -> bool:
-    """Whether :func:`decode` left a placeholder anywhere in ``value``."""
+    """Whether ``value`` contains a placeholder of :func:`decode`."""
     if isinstance(value, dict):
         return any(holds_untrusted(item) for item in value.values())
     if isinstance(value, list | tuple):
@@ -252,7 +253,7 @@ def is_plain(value: Any) -> bool:
 
 
 def warn_untrusted(values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` without those that hold placeholders, after one warning that names what was left out."""
+    """Returns ``values`` without those that contain placeholders, after one warning that names the omitted ones."""
     left_out = {key: item for key, item in values.items() if holds_untrusted(item)}
     if left_out:
         warn_user(
@@ -279,7 +280,7 @@ def _decode_noise(body: list[Any]) -> ActionNoise:
 
 
 def vectorized_noise(base: ActionNoise, n_envs: int) -> VectorizedActionNoise:
-    """Noise for several environments, as a file describes it.
+    """Returns noise for several environments, as a file describes it.
 
     Raises:
         ValueError: it would take far more memory than the file.

@@ -1,6 +1,6 @@
 """Answers imports of another library's module names with modules whose names point into polyak.
 
-A module made here holds nothing of its own: it is filled from :mod:`polyak.compat.sb3_face.table` when it is imported,
+A module made here holds nothing of its own: it is filled from a table of names when it is imported,
 and filled again if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other
 library is never looked at, unless the finder is asked to complete the table from it: then modules and names that it
 lacks are those of the installed copy, which is not run before the first of them is asked for.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -19,13 +19,31 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
-from polyak.compat.sb3_face import reexports
-
 Table = Mapping[str, tuple[str, ...]]
 """Module path below the root -> lines ``"home: Name Other=attribute"``."""
 
 
-def parse(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def placed(face: str, modules: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The table of a file of names, in which paths with the same names share a line.
+
+    Args:
+        face: the package in which names are, or the files that they name, unless those are named from ``polyak`` on.
+        modules: ``{"path other.path": "Name; file: Name Other=attribute; polyak.file: Name"}``.
+    """
+
+    def line(names: str) -> str:
+        file, colon, entries = names.strip().rpartition(":")
+        home = file if file.startswith("polyak.") else f"{face}.{file}" if colon else face
+        return f"{home}: {entries.strip()}"
+
+    return {
+        path: tuple(line(part) for part in names.split(";") if part)
+        for paths, names in modules.items()
+        for path in paths.split() or [""]
+    }
+
+
+def parse(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """``(name, home module, attribute)`` for each name of a module's lines in the table."""
     for line in lines:
         home, _, names = line.partition(":")
@@ -139,7 +157,7 @@ class AliasFinder(MetaPathFinder, Loader):
         if path and other in self.table:  # as the other library's modules call its own
             return import_module(f"{self.root}.{other}".rstrip("."))
         with contextlib.suppress(LookupError):
-            return reexports.find(path, name)
+            return import_module("polyak.compat.sb3_face.reexports").find(path, name)
         if name == "__all__" and self.completes:
             listed = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
             return sorted({*listed, *_public(self._installed_module(module))})

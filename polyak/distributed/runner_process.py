@@ -9,6 +9,8 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from operator import itemgetter
 from socket import gethostname
 from typing import Any, NamedTuple
 
@@ -31,6 +33,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import find_masks
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.wrappers.layers import above_normalisation, check_one_normaliser, turned_images
+from polyak.experience.frames import Compression, as_sent
 from polyak.experience.record import Experience
 from polyak.experience.step import Step
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
@@ -81,7 +84,9 @@ class Order(NamedTuple):
     apart: bool = False
     """Whether a :class:`Heading` is sent at once, and the steps separately."""
     tells_last: bool = False
-    """Whether the heading contains the state after the last step."""
+    """Whether the heading says what there is after the last step."""
+    compression: Compression | None = None
+    """Of images on their way."""
 
 
 class Ends(NamedTuple):
@@ -99,7 +104,7 @@ class Ends(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """T steps of one runner."""
+    """T steps of one runner. In a pickle each frame of stacked images is kept once."""
 
     columns: Experience
     """[T, N, ...] ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``, ``episode_starts``,
@@ -122,6 +127,15 @@ class Chunk(NamedTuple):
     """Random numbers to continue from, if the order brought some."""
     dropped: int = 0
     """Environment steps that it leaves out."""
+    compression: Compression | None = None
+    """Of images in a pickle."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sends = partial(as_sent, after=[(end.step, end.rows) for end in self.ends], compression=self.compression)
+        sent = mapped(lambda seen, *others: sends(seen, others), self.seen, *[end.successors for end in self.ends])
+        seen, *others = (mapped(itemgetter(number), sent) for number in range(1 + len(self.ends)))
+        ends = [end._replace(successors=each) for end, each in zip(self.ends, others, strict=True)]
+        return Chunk, tuple(self._replace(seen=seen, ends=ends))
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -332,7 +346,8 @@ class RunnerProcess:
             actor.begin(self.rows.num_envs, order.begins)
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
-        chunk = chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
+        streams = None if order.streams is None else self._drawn
+        chunk = chunk._replace(report=report, streams=streams, compression=order.compression)
         return (Heading.of(chunk, order.tells_last), chunk) if order.apart else chunk
 
     def _follow(self, order: Order, number: int) -> None:

@@ -44,6 +44,7 @@ from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
+from polyak.experience.frames import Compression, lz4
 from polyak.experience.record import Experience
 from polyak.experience.step import NO_EXTRAS, Observations, Step
 from polyak.hyperparameters.declaration import Positive, fitted, require
@@ -87,15 +88,16 @@ class RemoteEnvs(VecEnv):
             its own. A function with an argument gets the number of the runner, from 0.
         n_runners: number of runners; (min, max): as many as the cluster currently has room for.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
-        seed: seed of the model. Runner ``i`` uses ``seed + 1000 * i``.
-        placement: placement of runners on Ray.
-        workers: existing runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`.
-        patience: seconds within which a runner must have begun.
-        timeout: seconds that a step, reset or call of a runner's environments may take: else the runner is replaced.
-            ``None`` waits for ever.
-        restarts: number of runners that are replaced within an hour; when one more is lost, training ends with an
-            error.
-        as_one: present all as one environment, whose steps are sequential.
+        seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
+        placement: of runners on Ray.
+        workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
+            already.
+        patience: seconds within which one must have begun.
+        timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
+            is replaced. ``None`` waits for ever.
+        restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
+        as_one: show all as one environment, whose steps come one after another.
+        compression: of images on their way from runners.
 
     Raises:
         ValueError: ``env`` is an environment, which cannot be in several processes, ``timeout`` is no time, or a
@@ -116,13 +118,16 @@ class RemoteEnvs(VecEnv):
         timeout: float | None = TIMEOUT,
         restarts: int = MOST_RESTARTS,
         as_one: bool = False,
+        compression: Compression | None = None,
     ) -> None:
+        if compression is not None:
+            lz4()
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
         least, most = (n_runners, n_runners) if isinstance(n_runners, int) else n_runners
         if workers is None:
             workers = _runners(env, (least, most), transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, most
-        self.integrity, self.traffic = Integrity(), Traffic(most)
+        self.integrity, self.traffic, self.compression = Integrity(), Traffic(most), compression
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost and not replaced yet, that have no room yet, or that get no more requests because
@@ -759,7 +764,9 @@ class RunnerGroup:
         streams = rng_state() if self.shares_streams else None
         wanted = self._wanted if self.in_advance else None
         begins = begins and wanted is None
-        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams, wanted)
+        how = self.env.compression
+        normalising = self._normalising()
+        return Order(self._planned, made, epsilon, stride, begins, normalising, streams, wanted, compression=how)
 
     def step(self) -> Step:
         """The next step of all environments."""

@@ -1,6 +1,6 @@
 """Elo ratings of players from the results of their games.
 
-Elo 1978, "The Rating of Chessplayers": a player rated d more than another expects 1 / (1 + 10^(-d/400)) points.
+Elo 1978, "The Rating of Chessplayers": a player rated d above another expects 1 / (1 + 10^(-d/400)) points.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ SCALE = 400 / math.log(10)
 
 
 def expected(difference: float) -> float:
-    """Expected points of a game, in [0, 1], of a player that is rated higher by ``difference``."""
+    """Returns the expected points of a game, in [0, 1], of a player that is rated higher by ``difference``."""
     return 1 / (1 + math.exp(-difference / SCALE))
 
 
 def rating(opponents: Sequence[float], points: Sequence[float], games: Sequence[int]) -> float:
-    """The rating that makes a player's points most likely, against opponents whose ratings are known.
+    """Returns the maximum-likelihood rating of a player from its points against opponents of known ratings.
 
     A drawn game against an average opponent is added, so that the rating is finite for players that lost or won all
     games.

@@ -1,4 +1,4 @@
-"""``evaluations.npz`` when training resumes: earlier results are kept, and continued."""
+"""``evaluations.npz`` of a resumed training: earlier results are kept and continued."""
 
 import zipfile
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 from polyak.archive import DAMAGED, check_members
 
 BEST = "best"
-"""Entry of the file: the best mean return, where that is of no evaluation in it."""
+"""Entry of the file: the best mean return, if it belongs to no evaluation in the file."""
 
 
 class Evaluations(NamedTuple):
@@ -19,14 +19,14 @@ class Evaluations(NamedTuple):
     results: list[list[float]]
     """Returns of the episodes, [n, episodes]."""
     lengths: list[list[int]]
-    """Their lengths, [n, episodes]."""
+    """Lengths of the episodes, [n, episodes]."""
     successes: list[list[bool]]
-    """Whether they were successes, [n, episodes]; empty if that is unknown for some."""
+    """Success of the episodes, [n, episodes]; empty if it is unknown for some."""
     best: float
-    """Best mean return, including evaluations that are left out; -inf if there was none."""
+    """Best mean return, including omitted evaluations; -inf without any."""
 
     def until(self, timesteps: int) -> "Evaluations":
-        """The evaluations up to an environment step: training that resumes there repeats the later ones."""
+        """Returns the evaluations up to an environment step: training that resumes there repeats the later ones."""
         kept = [i for i, step in enumerate(self.timesteps) if step <= timesteps]
         return Evaluations(
             [self.timesteps[i] for i in kept],
@@ -37,7 +37,7 @@ class Evaluations(NamedTuple):
         )
 
     def arrays(self) -> dict[str, Any]:
-        """What the file holds, by name."""
+        """Returns the arrays of the file, by name."""
         arrays: dict[str, Any] = {"timesteps": self.timesteps, "results": self.results, "ep_lengths": self.lengths}
         if self.successes and len(self.successes) == len(self.timesteps):
             arrays["successes"] = self.successes
@@ -47,10 +47,10 @@ class Evaluations(NamedTuple):
 
 
 def read_evaluations(path: Path) -> Evaluations:
-    """Read the file at ``path``, without unpickling anything.
+    """Reads the file at ``path``, without unpickling.
 
     Raises:
-        ValueError: it is damaged, or no such file.
+        ValueError: the file is damaged, or not of this kind.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -49,10 +49,11 @@ class EvaluationResult:
     """The episodes of one evaluation and their statistics.
 
     Args:
-        returns: [n] undiscounted return of each episode, as Monitor saw it if there is one.
+        returns: [n] undiscounted return of each episode, from its Monitor if there is one.
         lengths: [n] steps of each episode.
-        successes: [n] ``info["is_success"]`` at the end of each episode; ``None`` if the environment does not say.
-        n_capped: episodes that were cut by ``max_steps_per_episode``.
+        successes: [n] ``info["is_success"]`` at the end of each episode; ``None`` if the environment does not report
+            it.
+        n_capped: episodes ended by ``max_steps_per_episode``.
         confidence: level of the intervals.
     """
 
@@ -69,7 +70,7 @@ class EvaluationResult:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the returns (of the population, as ``evaluate_policy`` gives it)."""
+        """Standard deviation of the returns (of the population, as in ``evaluate_policy``)."""
         return float(np.std(self.returns))
 
     @property
@@ -79,32 +80,33 @@ class EvaluationResult:
 
     @property
     def ci(self) -> Interval:
-        """Interval of the mean return, :func:`mean_interval`; of returns that are all 0 or 1, :func:`success_interval`.
-        NaN at both ends, where it is unknown: of a single episode, or of equal returns other than 0 and 1."""
+        """Interval of the mean return, :func:`mean_interval`; for returns that are all 0 or 1,
+        :func:`success_interval`. NaN at both ends if it is unknown: for a single episode, or equal returns other than 0
+        and 1."""
         if np.isin(self.returns, (0, 1)).all():
             return success_interval(self.returns.sum(), len(self.returns), self.confidence)
         return mean_interval(self.returns, self.confidence)
 
     @property
     def ci_in_words(self) -> str:
-        """``"1.00 to 2.00"``, or why it is unknown."""
+        """``"1.00 to 2.00"``, or the reason why it is unknown."""
         if self.ci.is_known or (len(self.returns) > 1 and np.ptp(self.returns) > 0):
             return f"{self.ci:.2f}"
         return "unknown, as all returns are equal" if len(self.returns) > 1 else "unknown, of a single episode"
 
     @property
     def iqm_ci(self) -> Interval:
-        """Interval of the interquartile mean, :func:`interquartile_interval`; NaN at both ends, where it is unknown."""
+        """Interval of the interquartile mean, :func:`interquartile_interval`; NaN at both ends if it is unknown."""
         return interquartile_interval(self.returns, self.confidence)
 
     @property
     def success_rate(self) -> float | None:
-        """Share of successful episodes, if the environment says."""
+        """Share of successful episodes, if the environment reports success."""
         return None if self.successes is None else float(np.mean(self.successes))
 
     @property
     def success_ci(self) -> Interval | None:
-        """Interval of the success rate, :func:`success_interval`, if the environment says."""
+        """Interval of the success rate, :func:`success_interval`, if the environment reports success."""
         if self.successes is None:
             return None
         return success_interval(np.sum(self.successes), len(self.successes), self.confidence)
@@ -142,29 +144,29 @@ def evaluate_policy(
 ) -> tuple[float, float] | tuple[list[float], list[int]]:
     """Play episodes and return the mean and standard deviation of their returns.
 
-    The episodes are shared out evenly among the environments, so that those with short episodes are not counted more
-    often. Returns and lengths are those of a ``Monitor`` wrapper if there is one: they do not see what wrappers around
-    it change, and a game of several lives counts once. An episode that a wrapper around it ends (a TimeLimit) counts.
+    The episodes are distributed evenly over the environments, so that those with short episodes are not counted more
+    often. Returns and lengths are those of a ``Monitor`` wrapper if there is one: wrappers around it do not change
+    them, and a game of several lives counts once. An episode that a wrapper around it ends (a TimeLimit) counts.
     Evaluation in the training environments truncates the running episodes of the training.
 
     Args:
         model: anything with ``predict``.
         env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
-        n_eval_episodes: episodes in all.
+        n_eval_episodes: total number of episodes.
         deterministic: the policy's best action instead of a sample.
         render: show every step.
-        callback: called as ``callback(locals, globals)`` after each step of each environment that still counts, with
+        callback: called as ``callback(locals, globals)`` after each step of each environment with episodes left, with
             ``locals`` holding ``i``, ``reward``, ``done``, ``info``, ``model``, ``env``, ``observations``, ``actions``
             and the statistics so far.
         reward_threshold: fail unless the mean return is higher.
         return_episode_rewards: return the lists of returns and lengths instead.
-        warn: say so if returns are not measured by a ``Monitor``.
-        max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
+        warn: warn if returns are not measured by a ``Monitor``.
+        max_steps_per_episode: end an episode after this many steps and count it as it is, with a warning.
         use_masking: apply the environment's action masks, if the model supports them; ``False`` ignores masks.
 
     Raises:
-        ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1, or ``env`` is an unknown name or
-            that of an environment with other spaces than the model's.
+        ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1, or ``env`` is an unknown name, or
+            names an environment whose spaces differ from the model's.
         AssertionError: the mean return does not exceed ``reward_threshold``.
     """
     venv = as_vector(env, model)
@@ -205,17 +207,18 @@ def evaluate(
     Args:
         model: anything with ``predict``.
         env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
-        n_episodes: episodes in all, shared out evenly among the environments.
+        n_episodes: total number of episodes, distributed evenly over the environments.
         deterministic: the policy's best action instead of a sample.
         seed: of the environments and of sampled actions; equal seeds give equal results, and the state of the model's
-            training is not changed. ``None`` does not seed the environments, and protects only a training that is
-            running, as :func:`evaluate_policy` does.
-        max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
+            training is not changed. ``None`` does not seed the environments, and protects only a running training, like
+            :func:`evaluate_policy`.
+        max_steps_per_episode: end an episode after this many steps and count it as it is, with a warning.
         confidence: level of the intervals, in (0, 1).
-        callback: called after each step of each environment that still counts, see :func:`evaluate_policy`.
+        callback: called after each step of each environment with episodes left, see :func:`evaluate_policy`.
 
     Raises:
-        ValueError: a number out of range, an unknown name, or one of an environment with other spaces than the model's.
+        ValueError: a number out of range, an unknown name, or one of an environment whose spaces differ from the
+            model's.
     """
     check_confidence(confidence)
     venv = as_vector(env, model)
@@ -238,7 +241,7 @@ def evaluate(
 
 
 def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
-    """Warn if a model gets observations that are normalised otherwise than those that it learned from."""
+    """Warn if a model's observations are normalised differently than in training."""
     learned = getattr(model, "normalisation", None)
     if learned is None or learned.is_by_itself or (known := learned.known) is None:
         return
@@ -261,7 +264,7 @@ def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
 
 
 def _sparing(model: Any, seed: int | None) -> AbstractContextManager[None]:
-    """The context of an evaluation; outside of ``learn`` and without a seed it draws as :meth:`predict` does."""
+    """Returns the context of an evaluation; outside of ``learn`` and without a seed it draws like :meth:`predict`."""
     return undisturbed(model, seed) if seed is not None or is_exposed() else nullcontext()
 
 
@@ -275,12 +278,12 @@ class EpisodeResult(NamedTuple):
 
 
 LONG = 100_000
-"""Steps after which an episode may be endless: a warning is given."""
+"""Steps from which an episode may be endless: a warning is given."""
 
 
 @dataclass
 class _Seat:
-    """One environment of the vector: statistics of its episode, and the number of episodes that are left to play."""
+    """One environment of the vector: statistics of its episode, and the number of episodes left to play."""
 
     n_left: int
     monitored: bool
@@ -305,7 +308,7 @@ class _Seat:
         return ended, not ended and self.max_steps is not None and self.game_steps >= self.max_steps
 
     def episode(self, info: dict[str, Any], capped: bool) -> EpisodeResult:
-        """The episode that has just ended."""
+        """Returns the episode that has just ended."""
         total, steps = self.total, self.steps
         if self.monitored and not capped:
             total, steps = info["episode"]["r"], info["episode"]["l"]
@@ -316,14 +319,14 @@ class _Seat:
 
 
 def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
-    """``env`` as a vector to evaluate in.
+    """Returns ``env`` as a vector to evaluate in.
 
-    A vector is returned itself, and a single environment as a vector of one, without a wrapper except for nested
-    observations. A name is made as models make it (in a ``Monitor``, images with channels first), with the
-    normalisation of ``model``, frozen and with raw rewards.
+    A vector is returned unchanged, and a single environment as a vector of one, without a wrapper except for nested
+    observations. A name is created as by models (in a ``Monitor``, images with channels first), with the normalisation
+    of ``model``, frozen and with raw rewards.
 
     Raises:
-        ValueError: an unknown name, or one whose spaces are not those of ``model``.
+        ValueError: an unknown name, or one whose spaces differ from those of ``model``.
     """
     if isinstance(env, VecEnv):
         return env
@@ -337,7 +340,7 @@ def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
 
 
 def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any) -> VecEnv:
-    """The environment made by ``name``, normalised as ``training_env`` is; it must have the spaces of ``spaces_of``.
+    """Returns the environment ``name``, normalised like ``training_env``; it must have the spaces of ``spaces_of``.
 
     Raises:
         ValueError: the spaces or the shapes of the statistics differ, or a wrapper around the VecNormalize of
@@ -361,20 +364,20 @@ def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any)
 
 
 def _normalisation_of(model: Any) -> VecEnv | None:
-    """The environment whose VecNormalize scales the observations of ``model.predict``; None if it takes raw ones."""
+    """Returns the environment whose VecNormalize scales ``model.predict``'s observations; None if they are raw."""
     learned = getattr(model, "normalisation", None)
     return getattr(model, "env", None) if learned is None else learned.of_predictions
 
 
 def masks_for(model: Any, env: VecEnv) -> Masks | None:
-    """The reader of the masks of ``env``, after its reset, if the model supports masks; else None."""
+    """Returns the reader of the masks of ``env``, after its reset, if the model supports masks; otherwise None."""
     policy = getattr(model, "policy", model)
     supported = getattr(model, "supports_masks", False) and getattr(policy, "supports_masks", False)
     return find_masks(env) if supported else None
 
 
 def states_with_rewards(model: Any, states: Any, rewards: Any) -> Any:
-    """The states of ``model.predict``, updated by the rewards of its actions for models with a method
+    """Returns the states of ``model.predict``, updated by the rewards of its actions for models with a method
     ``with_rewards(states, rewards)``, such as a Decision Transformer."""
     update = getattr(model, "with_rewards", None)
     return states if update is None else update(states, rewards)
@@ -394,10 +397,10 @@ def _play(
     max_steps: int | None = None,
     use_masking: bool = True,
 ) -> list[EpisodeResult]:
-    """Play ``n_episodes``, shared out evenly among the environments; they are returned in the order of their ends.
+    """Play ``n_episodes``, distributed evenly over the environments; returns them in the order of their ends.
 
     A vector of environments cannot reset a single one. An environment that reaches ``max_steps`` therefore idles, with
-    uncounted steps, until its episode ends or until all others that have episodes left idle and the vector is reset.
+    uncounted steps, until its episode ends, or until all others with episodes left idle and the vector is reset.
     """
     for name, number in (("n_eval_episodes", n_episodes), ("max_steps_per_episode", max_steps)):
         if number is not None and whole(name, number) < 1:
@@ -428,7 +431,7 @@ def _episodes(
     max_steps: int | None,
     use_masking: bool,
 ) -> list[EpisodeResult]:
-    """See :func:`_play`."""
+    """Play the episodes of :func:`_play`."""
     n_envs, monitored, shown = env.num_envs, _is_monitored(env), as_seen_in(env, model)
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
     episodes: list[EpisodeResult] = []

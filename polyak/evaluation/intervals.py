@@ -1,13 +1,13 @@
-"""Intervals of means, interquartile means, success rates and other statistics: the one place that computes them.
+"""Confidence intervals of means, interquartile means, success rates and other statistics, for the whole package.
 
-An interval is unknown, NaN at both ends, where the data do not determine one: of a single value, of values that are all
-equal (which do not show how far others lie), and, except for rates, where scipy is missing.
+An interval is unknown, NaN at both ends, if the data do not determine it: for a single value, for equal values (which
+do not show their spread), and, except for rates, without scipy.
 
 Student 1908, "The Probable Error of a Mean"; Hall 1992, "On the Removal of Skewness by Transformation"; Efron
 1979, "Bootstrap Methods" (standard errors of other statistics); Newcombe 1998, "Two-Sided Confidence Intervals for the
 Single Proportion", method 4 (Wilson's, with continuity correction).
 
-Shapes: n independent values, ``...`` any number of statistics that have an interval each.
+Shapes: n independent values, ``...`` any number of statistics with an interval each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from polyak.warning import advise
 
 ENOUGH_FOR_SKEWNESS = 10
-"""From so many values on, intervals account for skewness; fewer values hardly show it."""
+"""Number of values from which intervals account for skewness; fewer values hardly show it."""
 _ROUNDING = 1e-12
 """Standard errors below this share of the statistic are rounding errors of equal values."""
 
@@ -31,7 +31,7 @@ Ends = tuple[np.ndarray, np.ndarray]
 
 
 class Interval(NamedTuple):
-    """The ends of an interval, both NaN where it is unknown. ``f"{interval:.2f}"`` is ``"1.00 to 2.00"``, or
+    """The ends of an interval, both NaN if it is unknown. ``f"{interval:.2f}"`` is ``"1.00 to 2.00"``, or
     ``"unknown"``."""
 
     low: float
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it has ends."""
+        """Whether the interval is known."""
         return not math.isnan(self.low)
 
     def __format__(self, spec: str) -> str:
@@ -58,7 +58,7 @@ def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
     correction for skewness.
 
     Raises:
-        ValueError: ``confidence`` does not lie in (0, 1).
+        ValueError: ``confidence`` is not in (0, 1).
     """
     return _single(mean_ends(values, confidence))
 
@@ -72,7 +72,7 @@ def success_interval(successes: float, n: int, confidence: float = 0.95) -> Inte
         confidence: level of the interval, in (0, 1).
 
     Raises:
-        ValueError: ``confidence`` does not lie in (0, 1).
+        ValueError: ``confidence`` is not in (0, 1).
     """
     return _single(success_ends(np.asarray(successes, np.float64), n, confidence))
 
@@ -118,8 +118,8 @@ def mean_ends(values: Any, confidence: float = 0.95, center: Any = None, size: A
     Args:
         values: [..., n].
         confidence: level of the intervals, in (0, 1).
-        center: [...] the estimate, where it is another than the mean of ``values`` (of a jackknife's pseudo-values).
-        size: [...] number of equally weighted values that these are worth; ``None``: n.
+        center: [...] the estimate, if it differs from the mean of ``values`` (for a jackknife's pseudo-values).
+        size: [...] equivalent number of equally weighted values; ``None``: n.
     """
     values = np.asarray(values, np.float64)
     n, mean = values.shape[-1], values.mean(-1)
@@ -148,8 +148,8 @@ def bootstrap_ends(
 ) -> Ends:
     """Returns the ends of intervals of statistics of values in several strata, such as runs in environments.
 
-    Values are drawn again within each stratum. The degrees of freedom are those of a sum over strata whose variances
-    differ (Satterthwaite 1946).
+    Values are resampled within each stratum. The degrees of freedom are those of a sum over strata of different
+    variances (Satterthwaite 1946).
 
     Args:
         sample: [n, strata, ...].
@@ -175,11 +175,11 @@ def bootstrap_ends(
     return _ends(value, resampled.std(0) * math.sqrt(n / (n - 1)), 0.0, freedom, confidence)
 
 
-# -- what they share -----------------------------------------------------------------------------------------------
+# -- shared functions ----------------------------------------------------------------------------------------------
 
 
 def interquartile_mean(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Mean without the lowest and the highest quarter, rounded down (Agarwal et al., 2021, arXiv:2108.13264)."""
+    """Returns the mean without the lowest and highest quarter, rounded down (Agarwal et al., 2021, arXiv:2108.13264)."""
     ordered = np.sort(values, axis=axis)
     n = ordered.shape[axis]
     return np.mean(np.take(ordered, range(n // 4, n - n // 4), axis=axis), axis=axis)
@@ -196,7 +196,8 @@ def student_quantile(probability: float, freedom: Any) -> np.ndarray:
 
 
 def _ends(center: Any, error: Any, skewness: Any, freedom: Any, confidence: float) -> Ends:
-    """The ends of intervals around estimates, from their standard errors, skewness and degrees of freedom, [...]."""
+    """Returns the ends of intervals around estimates, from their standard errors, skewness and degrees of freedom,
+    [...]."""
     check_confidence(confidence)
     quantile = student_quantile((1 + confidence) / 2, freedom)
     with np.errstate(invalid="ignore"):
@@ -206,7 +207,7 @@ def _ends(center: Any, error: Any, skewness: Any, freedom: Any, confidence: floa
 
 
 def _untransformed(y: np.ndarray, skewness: Any) -> np.ndarray:
-    """The t with t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 = y: Hall's transformation, inverted without a pole at s = 0."""
+    """Returns t with t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 = y: Hall's transformation, inverted without a pole at s = 0."""
     y = y - skewness / 6
     root = np.cbrt(1 + skewness * y)
     return 3 * y / (1 + root + root**2)
@@ -225,7 +226,7 @@ def _wilson_upper_end(rate: np.ndarray, n: int, z: float) -> np.ndarray:
 
 
 def check_confidence(confidence: float) -> None:
-    """Raises ValueError unless the level lies in (0, 1)."""
+    """Raises ValueError unless the level is in (0, 1)."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
 

@@ -1,4 +1,4 @@
-"""Evaluation in the environments of a training: the training must notice it and begin new episodes."""
+"""Evaluation in the environments of a training, which must then start new episodes."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def check_not_in_use(env: VecEnv) -> None:
 
 
 def note_use(env: VecEnv, model: Any) -> None:
-    """Note that environments were used for evaluation, so that the training of ``model``, and a running training, begin
-    new episodes if they share them."""
+    """Record that environments were used for evaluation, so that the training of ``model``, and a running training,
+    start new episodes if they share them."""
     for venv in _trained_in(env, model, learner()):
-        if venv.unwrapped is not env.unwrapped:  # which has counted
+        if venv.unwrapped is not env.unwrapped:  # env itself has counted the reset
             venv.unwrapped.resets += 1
 
 
 def _trained_in(env: VecEnv, *models: Any) -> Iterator[VecEnv]:
-    """The vectors that models learn in, as far as they share environments with ``env``."""
+    """Yields the vectors that models are trained in, if they share environments with ``env``."""
     vectors = [getattr(model, "env", None) for model in models]
     found = {id(venv.unwrapped): venv for venv in vectors if isinstance(venv, VecEnv)}
     yield from (venv for venv in found.values() if share_environments(env, venv))

@@ -1,9 +1,9 @@
 """Evaluations that do not affect training: random generators and network modes are restored afterwards.
 
-Training draws from the global generators of python, numpy and torch, from those of its spaces and of the spaces within
-these, and from generators that a model holds itself. :func:`undisturbed` saves all of them, and the modes of networks.
-All evaluations during a training use it. Exploration (noise, the matrices of gSDE, the recurrent state) belongs to the
-actor that collects, which ``predict`` does not change.
+Training draws from the global generators of python, numpy and torch, from those of its spaces and nested spaces, and
+from generators that a model holds itself. :func:`undisturbed` saves all of them, and the modes of networks. All
+evaluations during a training use it. Exploration (noise, the matrices of gSDE, the recurrent state) belongs to the
+collecting actor, which ``predict`` does not change.
 """
 
 import random
@@ -28,7 +28,7 @@ Undo = Callable[[], object]
 
 @contextmanager
 def learning(model: Any) -> Iterator[None]:
-    """While the block runs, ``model`` learns in this thread, and evaluations must not affect it."""
+    """Mark ``model`` as in training in this thread during the block, so that evaluations do not affect it."""
     token = _learner.set(model)
     try:
         yield
@@ -37,25 +37,25 @@ def learning(model: Any) -> Iterator[None]:
 
 
 def learner() -> Any:
-    """The model that learns in this thread, or None."""
+    """Returns the model in training in this thread, or None."""
     return _learner.get()
 
 
 def is_exposed() -> bool:
-    """Whether a model learns in this thread and its state is not saved yet."""
+    """Whether a model is in training in this thread and its state is not saved yet."""
     return _learner.get() is not None and not _is_watched.get()
 
 
 @contextmanager
 def undisturbed(model: Any = None, seed: int | None = None, owners: tuple[Any, ...] = ()) -> Iterator[None]:
-    """Run the block with random numbers of its own; then restore everything that training reads.
+    """Run the block with random numbers of its own, then restore everything that training reads.
 
     Args:
-        model: the evaluated model or policy, or anything with ``predict``; the model whose ``learn`` is running is
-            protected in any case.
+        model: the evaluated model or policy, or another object with ``predict``; the model whose ``learn`` is running
+            is always protected.
         seed: of all generators within the block; ``None`` derives one from numpy's global generator and the number of
             environment steps, so that equal trainings have equal evaluations.
-        owners: further objects that hold generators which training draws from, such as a vector of environments.
+        owners: further objects with generators that training draws from, such as a vector of environments.
     """
     watched = _parts([model, _learner.get(), *owners])
     if seed is None:
@@ -77,7 +77,7 @@ def undisturbed(model: Any = None, seed: int | None = None, owners: tuple[Any, .
 
 
 def _parts(objects: list[Any]) -> list[Any]:
-    """Objects, and those within them that act: policies, learners, searches and inner models."""
+    """Returns objects, and the policies, learners, searches and inner models that they hold."""
     found: dict[int, Any] = {}
     for one in objects:
         held = list(getattr(one, "__dict__", {}).values())
@@ -89,7 +89,7 @@ def _parts(objects: list[Any]) -> list[Any]:
 
 
 def _peeked() -> int:
-    """A number that follows from the state of numpy's global generator, which stays as it is."""
+    """Returns a number derived from the state of numpy's global generator, without changing it."""
     state: Any = np.random.get_state(legacy=True)
     peek = np.random.RandomState()
     peek.set_state(state)
@@ -102,7 +102,7 @@ def _gpus() -> list[torch.device]:
 
 
 def _kept_modes(part: Any) -> list[Undo]:
-    """Functions that restore the training or evaluation mode of each module of a network."""
+    """Returns functions that restore the training or evaluation mode of each module of a network."""
     if not isinstance(part, nn.Module):
         return []
     modes = [(vars(module), module.training) for module in part.modules()]
@@ -115,7 +115,7 @@ def _kept_modes(part: Any) -> list[Undo]:
 
 
 def _kept_generators(part: Any, seed: int) -> Iterator[Undo]:
-    """Seed the generators of an object; functions that restore the state of each."""
+    """Seeds the generators of an object; yields functions that restore the state of each."""
     for value in list(getattr(part, "__dict__", {}).values()):
         if isinstance(value, np.random.Generator):
             yield _kept_stream(value)
@@ -141,7 +141,7 @@ def _kept_stream(generator: np.random.Generator) -> Undo:
 
 
 def _kept_spaces(part: Any, seed: int) -> Iterator[Undo]:
-    """Seed the spaces of an object, and all within them; functions that restore their generators."""
+    """Seeds the spaces of an object, nested ones included; yields functions that restore their generators."""
     for name in ("action_space", "observation_space"):
         space = getattr(part, "__dict__", {}).get(name)
         if isinstance(space, gym.Space):
@@ -150,11 +150,11 @@ def _kept_spaces(part: Any, seed: int) -> Iterator[Undo]:
 
 
 def _kept_space(space: gym.Space) -> Undo:
-    generator = space._np_random  # None before anything is drawn
+    generator = space._np_random  # None before the first draw
     rewind = None if generator is None else _kept_stream(generator)
 
     def put_back() -> None:
-        space._np_random = generator  # seeding puts another in its place
+        space._np_random = generator  # seeding replaces it
         if rewind is not None:
             rewind()
 
@@ -162,7 +162,7 @@ def _kept_space(space: gym.Space) -> Undo:
 
 
 def _within(space: gym.Space) -> Iterator[gym.Space]:
-    """A space, and all that it is composed of."""
+    """Yields a space and all its nested spaces."""
     yield space
     for value in vars(space).values():
         parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else (value,)

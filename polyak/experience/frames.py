@@ -7,14 +7,24 @@ stack: a plane is shared only after its bytes were compared, and planes that can
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Literal
+
 import numpy as np
 import torch
 
+from polyak.arrays import aligned
 from polyak.experience.memory import check_memory, zeros
+
+Compression = Literal["lz4"]
+"""How images are compressed that travel to another process."""
 
 MOST_CHANNELS = 64
 SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes
-TRIAL_ROWS = 256  # number of rows after which the share of repeated planes is estimated
+TRIAL_ROWS = 256  # after so many rows the share of repeated planes is known
+TRIAL_STEPS = 8
+"""After so many steps of a chunk it is known whether images are stacks of frames."""
 
 
 def find_stacks(observation: np.dtype) -> dict[str | None, np.dtype]:
@@ -176,3 +186,92 @@ class FrameStack:
         for start in range(0, len(held), 4096):
             part = slice(start, start + 4096)
             self.planes.numpy()[after[part]] = planes.numpy()[before[part]]
+
+
+class SentImages:
+    """Images [..., C, H, W] that come out of a pickle as an array. Frames that several of one pickle have travel once.
+
+    Args:
+        frames: [K, H, W], perhaps :class:`Compressed`.
+        numbers: [..., C] of the frames.
+    """
+
+    def __init__(self, frames: Any, numbers: np.ndarray) -> None:
+        self.frames, self.numbers = frames, numbers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _images, (self.frames, self.numbers)
+
+
+class Compressed:
+    """An array of bytes that is compressed in a pickle, and comes out of it as it was, read-only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        packed = lz4().compress(np.ascontiguousarray(self.array), store_size=False)
+        return _decompressed, (np.frombuffer(packed, np.uint8), self.array.shape)
+
+
+def lz4() -> Any:
+    """The module that compresses.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        return import_module("lz4.block")
+    except ImportError as error:
+        raise ImportError("compression='lz4' needs lz4: pip install 'polyak[scale]'") from error
+
+
+def _images(frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    found = aligned((*numbers.shape, *frames.shape[1:]), frames.dtype)
+    np.take(frames, numbers, 0, found, "clip")
+    return found
+
+
+def _decompressed(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    content = lz4().decompress(packed, uncompressed_size=int(np.prod(shape)))
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def as_sent(
+    seen: np.ndarray,
+    others: Sequence[np.ndarray] = (),
+    after: Sequence[tuple[int, np.ndarray]] = (),
+    compression: Compression | None = None,
+) -> list[Any]:
+    """Observations as they travel to another process: of stacked images every frame once. Others are as they were.
+
+    Args:
+        seen: [T, N, ...] one after another, of N environments.
+        others: [K, ...] each, further ones, that followed some of these.
+        after: of each of these, the step and the environments [K] of those that they followed.
+        compression: of bytes.
+
+    Returns:
+        ``seen`` and the others, as what comes out of a pickle as an array.
+    """
+    compressed: Any = Compressed if compression else np.asarray
+    plain = [compressed(each) if each.dtype == np.uint8 else each for each in (seen, *others)]
+    dtype = np.dtype((seen.dtype, seen.shape[2:]))
+    if not (seen.ndim == 5 and _may_be_stack(dtype)):
+        return plain
+    steps, envs, channels = seen.shape[:3]
+    stack, numbers = FrameStack(dtype, steps, envs), np.empty((steps, envs, channels), np.int64)
+    for env in range(envs):  # so that like frames are near each other, which compression needs
+        numbers[0, env] = stack.start(seen[0, env])
+        for step in range(1, steps):
+            numbers[step, env] = stack.follow(seen[step, env], seen[step - 1, env], numbers[step - 1, env])
+            if (env, step) == (0, TRIAL_STEPS) and 2 * stack.head > step * channels:
+                return plain
+    found = [numbers]
+    for images, (step, rows) in zip(others, after, strict=True):
+        own = [stack.follow(*each) for each in zip(images, seen[step, rows], numbers[step, rows], strict=True)]
+        found.append(np.array(own, np.int64).reshape(-1, channels))
+    first = min(int(each.min(initial=0)) for each in found)  # -1, if there is an empty plane
+    planes = stack.planes.numpy()[first + 1 : stack.head + 1].reshape(-1, *stack.plane_shape)
+    sent = compressed(planes)
+    return [SentImages(sent, (each - first).astype(np.int32)) for each in found]

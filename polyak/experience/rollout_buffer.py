@@ -306,8 +306,9 @@ class RolloutBuffer(BaseBuffer):
 
     def _keep(self, pos: int, envs: Any, step: Step, memory: Mapping[str, Tensor] | None) -> None:
         """Keep the states that a step led to in some environments; of all, ``slice(None)``, copies."""
-        self.finals.append(self._stored(Experience(copied(states_after(step, memory)[envs].columns, self._on))))
-        self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[envs])
+        rows = envs if isinstance(envs, slice) else envs.nonzero()[0]  # torch warns of a mask that is not writable
+        self.finals.append(self._stored(Experience(copied(states_after(step, memory)[rows].columns, self._on))))
+        self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[rows])
 
     def _bootstrapped(
         self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None

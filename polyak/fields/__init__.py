@@ -1,1 +1,1 @@
-"""Kinds of algorithms: which arguments each has, and which parts it puts together."""
+"""Kinds of algorithms: their fields and parts."""

@@ -1,7 +1,7 @@
-"""Asynchronous learning: actors continue with older weights while the learner learns, and V-trace corrects for that.
+"""Asynchronous learning: actors continue with older weights during learning, and V-trace corrects for the policy lag.
 
-What happens when is in :mod:`polyak.loops.asynchronous`. With ``asynchronous=False`` actor and learner take turns, so
-that equal seeds give equal numbers.
+The loop is in :mod:`polyak.loops.asynchronous`. With ``asynchronous=False`` actor and learner alternate, so that equal
+seeds give equal results.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from polyak.schedules import Schedule
 
 @dataclass(eq=False, repr=False)
 class AsynchronousAlgorithm(OnPolicyAlgorithm):
-    """Those that learn from the rollouts of an actor that need not have the newest weights."""
+    """Base class of algorithms that learn from rollouts of an actor whose weights may lag behind."""
 
     learning_rate: LearningRate = 5e-4
     _: KW_ONLY
@@ -32,31 +32,31 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     gae_lambda: Fraction = 1.0
     """Trace decay lambda of V-trace, in [0, 1] (remark 2 of its paper)."""
     rho_bar: Positive = 1.0
-    """Largest ratio of probabilities in a temporal difference: which policy's values are learned."""
+    """Clipping of the ratio of probabilities in temporal differences: determines whose values are learned."""
     c_bar: Positive = 1.0
-    """Largest ratio in a trace, at most ``rho_bar``: how fast they are learned."""
+    """Clipping of the ratio in traces, at most ``rho_bar``: determines how fast values are learned."""
     pg_rho_bar: Positive = 1.0
-    """Largest ratio in the policy gradient."""
+    """Clipping of the ratio in the policy gradient."""
     ent_coef: NonNegative | Schedule = 0.01
     """Weight of the entropy bonus: a number, or a function of the remaining progress."""
     vf_coef: NonNegative = 0.5
     """Weight of the value loss, which is half the squared error."""
     max_grad_norm: NonNegative | None = 40.0
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    """Largest global gradient norm, above which gradients are scaled down; ``None``: no clipping."""
     asynchronous: Reload[bool] = True
-    """Act in a thread of its own while the learner learns; with ``n_runners``, take the rollouts of each as they come.
-    ``False``: take turns, runners in their order, so that equal seeds give equal numbers."""
+    """Act in a separate thread during learning; with ``n_runners``, take the rollouts of each runner as they arrive.
+    ``False``: alternate, with runners in their order, so that equal seeds give equal results."""
     queue_size: Reload[Count] = 3
-    """Rollouts that may wait for the learner, if it is ``asynchronous``; while there are so many, the actor waits, and
-    no runner is asked for another."""
+    """Rollouts that may wait for the learner, if it is ``asynchronous``; when the queue is full, the actor waits, and
+    runners get no new requests."""
     broadcast_interval: Count = 1
     """Updates of the learner between two broadcasts of its weights to the actor."""
 
     loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
     made_of: ClassVar[MadeOf] = {"rollouts": OlderRollouts}
     normalize_advantage: Settled[bool] = False
-    # Not annotated: no hyper-parameters.
+    # Without annotations, since these are no hyper-parameters.
     collector = cast(RolloutCollector, None)
-    """Brings rollouts: its loop makes it, and it outlives that."""
+    """The rollout collector, created by the loop; it outlives one ``learn``."""
     _acting_policy = cast(Policy, Held[Policy]("rollouts.acting_policy"))
     _make_group = Through("rollouts", OlderRollouts.make_group)

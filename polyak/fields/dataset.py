@@ -1,9 +1,8 @@
-"""Learning from a dataset: instead of an environment, beside it, and before it.
+"""Learning from a dataset: instead of an environment, beside it, or before it.
 
-A model that is given a :class:`~polyak.experience.Dataset` as its ``env`` learns from that alone, and its time is
-counted in gradient steps. What is here suffices for that. An off-policy algorithm adds acting: given an environment
-later (``set_env``), the same model continues there. From then on minibatches come from both, and time is counted in
-environment steps.
+A model that is given a :class:`~polyak.experience.Dataset` as its ``env`` learns from that only, and counts gradient
+steps. An off-policy algorithm can also act: given an environment later (``set_env``), the same model continues online.
+From then on minibatches come from both sources, and it counts environment steps.
 """
 
 from collections.abc import Callable
@@ -20,26 +19,26 @@ from polyak.parts.replay import DatasetReplay
 
 
 class LearnsFromData(NetworkAlgorithm):
-    """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
+    """Base class of algorithms that replay a dataset, and their own experience if they act."""
 
     made_of: ClassVar[MadeOf] = {"replay": DatasetReplay}
     loop: ClassVar[Callable[..., Loop]] = OfflineLoop.of
     log_every = 4
     replay = cast(DatasetReplay, None)  # a part, no hyper-parameter
-    # Not annotated, since they are hyper-parameters only where a subclass declares them.
+    # Without annotations, since only subclasses may declare them as hyper-parameters.
     batch_size, gamma, optimize_memory_usage = 256, 1.0, False
     n_steps = cast("int | tuple[int, int]", 1)
     prioritized = cast("bool | dict[str, Any]", False)
     replay_buffer_kwargs = cast("dict[str, Any] | None", None)
     dataset_share = cast("float | None", None)
     memory = Held[ReplayMemory]("replay.memory")
-    """What minibatches are drawn from."""
+    """The replay that minibatches are drawn from."""
     replay_buffer = Held[ReplayBuffer | None]("memory.own")
-    """Its own experience."""
+    """The model's own experience."""
     dataset = Held[Dataset | None]("memory.dataset")
-    """What it learns from besides its own experience."""
+    """The dataset, beside the model's own experience."""
     data_buffer = Held[ReplayBuffer | None]("memory.recorded")
-    """The dataset as it is replayed."""
+    """The replay buffer of the dataset."""
     learns_offline = Held[bool]("replay.offline")
     set_dataset = Through("replay", DatasetReplay.use)
     train = Through("replay", DatasetReplay.train)

@@ -1,4 +1,4 @@
-"""What algorithms share that are made to learn from a dataset: the units in which they see it."""
+"""The base of offline algorithms, with observations and rewards standardised by the dataset's statistics."""
 
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar
@@ -19,35 +19,34 @@ from polyak.parts.units import RewardScaling, Units
 
 @dataclass(eq=False, repr=False)
 class OfflineAlgorithm(WithLearners, LearnsFromData):
-    """Algorithms that are made to learn from a :class:`~polyak.experience.Dataset`, given as ``env``.
+    """Base class of algorithms for offline learning from a :class:`~polyak.experience.Dataset`, given as ``env``.
 
-    Time is counted in gradient steps. One that is an :class:`~polyak.fields.off_policy.OffPolicyAlgorithm`, too,
-    continues by acting once it is given an environment (``set_env``). Others act in none, and have no arguments for
-    that.
+    They count gradient steps. One that is also an :class:`~polyak.fields.off_policy.OffPolicyAlgorithm` continues
+    online once it is given an environment (``set_env``). Others do not act, and lack the arguments for that.
     """
 
     env: Becomes[Dataset | GymEnv | str | None, VecEnv | None] = later()
-    """The :class:`~polyak.experience.Dataset` to learn from; ``None`` for a model that only predicts. An algorithm
-    that can act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while
-    there is none."""
+    """The :class:`~polyak.experience.Dataset` to learn from; ``None`` for a model that only predicts. An algorithm that
+    can act takes an environment, too. After construction the vectorised environment with every wrapper, or ``None``
+    without one."""
     _: KW_ONLY
     batch_size: Count = 256
     """Transitions per gradient step."""
     optimize_memory_usage: Reload[bool] = False
-    """Store each observation once instead of twice; the samples are the same."""
+    """Store each observation once instead of twice; samples are unchanged."""
     replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
     """Further arguments of the :class:`~polyak.experience.ReplayBuffer` that transitions are drawn from, such as
     ``storage_device``."""
     normalize_observations: WithNetworks[bool] = True
-    """Standardise what the networks read by the mean and standard deviation of the dataset's observations, which are
-    kept in the model. Images are left as they are."""
+    """Standardise the networks' inputs by the mean and standard deviation of the dataset's observations, which are
+    stored in the model. Images are not standardised."""
     reward_scaling: Annotated[
         RewardScaling | tuple[float, float], Fixed("the networks have learned in units of it. Make a new model.")
     ] = "none"
-    """What is learned from instead of rewards: ``"standard"`` subtracts their mean and divides by their standard
-    deviation; ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the
-    episodes' returns (IQL's); ``(scale, shift)`` multiplies and adds. All are taken from the dataset, kept in the
-    model, and used for what it experiences afterwards, too."""
+    """Scaling of rewards: ``"standard"`` subtracts their mean and divides by their standard deviation; ``"range"`` maps
+    them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the episodes' returns (IQL's);
+    ``(scale, shift)`` multiplies and adds. Statistics are those of the dataset; they are stored in the model and
+    applied to later experience, too."""
 
     goes_without: ClassVar[tuple[str, ...]] = (
         *(field.name for field in fields(OffPolicyAlgorithm)),
@@ -55,4 +54,4 @@ class OfflineAlgorithm(WithLearners, LearnsFromData):
     )
     made_of: ClassVar[MadeOf] = {"units": Units}
     reward_affine = Held[tuple[float, float]]("units.affine")
-    """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
+    """Scale and shift that ``reward_scaling`` gives for the dataset."""

@@ -1,4 +1,4 @@
-"""On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
+"""On-policy learning: collect a rollout, estimate advantages, make a few passes over it, discard it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -24,7 +24,7 @@ from polyak.schedules import Schedule
 
 @dataclass(eq=False, repr=False)
 class OnPolicyAlgorithm(WithRunners, NetworkAlgorithm):
-    """Algorithms that learn from fresh rollouts of their own policy."""
+    """Base class of algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
     n_steps: Count = 2048
@@ -38,17 +38,17 @@ class OnPolicyAlgorithm(WithRunners, NetworkAlgorithm):
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
     use_sde: WithNetworks[bool] = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    """Explore with state-dependent noise (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int | Literal["episode"] = -1
     """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
-    draws one for each episode, where it begins."""
+    draws one at the start of each episode."""
     ent_coef: NonNegative | Schedule = 0.0
     """Weight of the entropy bonus: a number, or a function of the remaining progress."""
     entropy_index: Positive = 1.0
-    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
-    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
+    """Index q of the Tsallis entropy in the bonus (arXiv:1902.00137): 1 is Shannon's; 2 favours sparse policies,
+    exactly sparse with ``policy_kwargs={"sparse": True}``."""
     max_grad_norm: NonNegative | None = 0.5
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    """Largest global gradient norm, above which gradients are scaled down; ``None``: no clipping."""
     vf_coef: NonNegative = 0.5
     """Weight of the value loss."""
     normalize_advantage: bool = True
@@ -63,7 +63,7 @@ class OnPolicyAlgorithm(WithRunners, NetworkAlgorithm):
     loop: ClassVar[Callable[..., Loop]] = OnPolicyLoop.of
     rollouts = cast(Rollouts, None)  # a part, no hyper-parameter
     batch_size = cast(int, None)
-    """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
+    """Rows of a minibatch, if a subclass has it as a hyper-parameter; otherwise a whole rollout."""
     rollout_buffer = Held[RolloutBuffer]("rollouts.buffer")
-    """The rollout that is collected or learned from."""
+    """The rollout buffer."""
     train = Through("rollouts", Rollouts.train)

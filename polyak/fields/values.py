@@ -1,4 +1,4 @@
-"""Groups of fields that learners of action values share. See :mod:`polyak.fields.actor_critic`."""
+"""Groups of fields of learners of action values. See :mod:`polyak.fields.actor_critic`."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ from polyak.schedules import Schedule
 
 @dataclass(eq=False, repr=False)
 class Greedy:
-    """Acts by the largest value, and at random now and then."""
+    """Fields of epsilon-greedy action selection."""
 
     _: KW_ONLY
     exploration_fraction: Fraction = 0.1
@@ -22,21 +22,21 @@ class Greedy:
     exploration_initial_eps: Fraction = 1.0
     """Probability of a random action at the start."""
     exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
+    """Final probability of a random action."""
     max_grad_norm: NonNegative | None = 10
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    """Largest global gradient norm, above which gradients are scaled down; ``None``: no clipping."""
     predict = Through("epsilon", Epsilon.predict)
     exploration_rate = Held[float]("epsilon.rate")
-    """Probability of a random action at this moment."""
+    """The present probability of a random action."""
     exploration_schedule = Held[Schedule]("epsilon.schedule")
-    """The same as a function of the remaining progress."""
+    """The probability of a random action as a function of the remaining progress."""
     q_net = Held("policy.q_net")
-    """The network of action values."""
+    """The Q-network."""
 
 
 @dataclass(eq=False, repr=False)
 class GreedyOnPolicy(Greedy):
-    """The same on fresh rollouts, without what stochastic policies have."""
+    """Fields of epsilon-greedy learning from fresh rollouts, without those of stochastic policies."""
 
     use_sde: Settled[bool] = False
     sde_sample_freq: Settled[int | Literal["episode"]] = -1
@@ -48,18 +48,17 @@ class GreedyOnPolicy(Greedy):
 
 @dataclass(eq=False, repr=False)
 class CarefulTargets:
-    """DQN's fields as they are best where it learns from a dataset."""
+    """DQN's fields with defaults for learning from a dataset."""
 
     _: KW_ONLY
     double: bool = True
-    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    """Double Q-learning: the online network chooses the next action, the target network evaluates it
     (arXiv:1509.06461)."""
     tau: Fraction = 0.005
-    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    """Update rate of the target network at each of its updates, in [0, 1]; 1 copies."""
     target_update_interval: Count = 1
-    """Gradient steps between two target updates; environment steps where it learns by acting."""
+    """Gradient steps between two target updates; environment steps in online learning."""
     train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
-    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    """Steps to collect before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     exploration_initial_eps: Fraction = 0.05
-    """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
-    already."""
+    """Probability of a random action at the start of online learning, which follows offline training."""

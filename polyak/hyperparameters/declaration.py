@@ -1,7 +1,7 @@
 """Declaration and checks of hyper-parameters.
 
-A hyper-parameter is one field of an algorithm, with the sentence that documents it beneath. Its annotation says what it
-may be: type checkers read ``Fraction`` as ``float``, and constructors refuse what does not lie in [0, 1] ::
+A hyper-parameter is one field of an algorithm, with its documentation below. Its annotation gives the allowed values:
+type checkers read ``Fraction`` as ``float``, and constructors refuse values outside of [0, 1] ::
 
     tau: Fraction = 0.005
     \"\"\"Rate at which target networks follow, in [0, 1]; 1 copies.\"\"\"
@@ -22,16 +22,16 @@ from polyak.envs.sizes import MOST_ENVS, MOST_PROCESSES, MOST_RUNNERS
 from polyak.schedules import Schedule, get_schedule_fn
 from polyak.suggestions import did_you_mean
 
-# -- what a field may be -----------------------------------------------------------------------------------------------
+# -- allowed values ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Only:
-    """Part of an annotation, ``Annotated[float, Only(...)]``: which values of the type there may be.
+    """Part of an annotation, ``Annotated[float, Only(...)]``: restricts the values of the type.
 
     Args:
-        words: what those are: "a number in [0, 1]".
-        holds: whether a value of the type is one of them.
+        words: describes them: "a number in [0, 1]".
+        holds: whether a value of the type is allowed.
     """
 
     words: str
@@ -42,29 +42,30 @@ Count = Annotated[int, Only("an integer of at least 1", lambda n: n >= 1)]
 AtLeastTwo = Annotated[int, Only("an integer of at least 2", lambda n: n >= 2)]
 Natural = Annotated[int, Only("an integer of at least 0", lambda n: n >= 0)]
 Parallel = Annotated[int, Only(f"an integer in [1, {MOST_ENVS:,}]", lambda n: 1 <= n <= MOST_ENVS)]
-"""Environments, or games."""
+"""Number of environments or games."""
 Processes = Annotated[int, Only(f"an integer in [0, {MOST_PROCESSES:,}]", lambda n: 0 <= n <= MOST_PROCESSES)]
-"""On this machine."""
+"""Number of processes on this machine."""
 Runners = Annotated[int, Only(f"an integer in [0, {MOST_RUNNERS:,}]", lambda n: 0 <= n <= MOST_RUNNERS)]
-"""Processes on a cluster."""
+"""Number of processes on a cluster."""
 FewestAndMost = Annotated[
     tuple[int, int], Only("a pair (min, max) of at least 1", lambda pair: 1 <= pair[0] <= pair[1] <= MOST_RUNNERS)
 ]
-"""The same, as many as there is room for."""
+"""Smallest and largest number of processes on a cluster."""
 Learners = Annotated[int, Only(f"an integer in [1, {MOST_PROCESSES:,}]", lambda n: 1 <= n <= MOST_PROCESSES)]
-"""Processes that exchange gradients."""
+"""Number of processes that exchange gradients."""
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Rate = Annotated[float, Only("a finite number of at least 0", lambda x: 0 <= x < math.inf)]
-"""Step size of an optimizer."""
+"""Learning rate of an optimizer."""
 LearningRate = Rate | Schedule
-"""The same, or a function of the remaining progress."""
+"""Learning rate, or a function of the remaining progress."""
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 Seed = Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)]
 
 T = TypeVar("T")
 Scheduled = Annotated[T, get_schedule_fn]
-"""What a model has as a function of the remaining progress, also where it is given a number; ``None`` stays."""
+"""A field that a built model holds as a function of the remaining progress, even if a number is given; ``None`` is
+kept."""
 Mark = TypeVar("Mark")
 Argument = TypeVar("Argument", contravariant=True)
 Value = TypeVar("Value", covariant=True)
@@ -72,7 +73,7 @@ Value = TypeVar("Value", covariant=True)
 if TYPE_CHECKING:
 
     class Becomes(Generic[Argument, Value]):
-        """A field whose constructor's argument is of one type, and that is of another once the model is built."""
+        """A field whose constructor argument has another type than the attribute of the built model."""
 
         def __get__(self, instance: object, owner: type) -> Value: ...
 
@@ -86,19 +87,19 @@ else:
 
 
 def later(default: Any = MISSING) -> Any:
-    """The right side of a field that :class:`Becomes` something: its default, if it has one."""
+    """Declares the value of a :class:`Becomes` field: its default, if it has one."""
     return field(default=default)
 
 
-# -- refusing ----------------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 class HyperparameterError(ValueError, AssertionError):
-    """A bad hyper-parameter. Also an AssertionError, which is what Stable-Baselines3 raises in most such places."""
+    """An invalid hyper-parameter. Also an AssertionError, as Stable-Baselines3 raises in most such cases."""
 
 
 def require(condition: bool, name: str, value: Any, fix: str) -> None:
-    """Refuse a bad hyper-parameter.
+    """Refuse an invalid hyper-parameter.
 
     Raises:
         HyperparameterError: ``condition`` does not hold; the message names the argument, its value and the fix.
@@ -108,7 +109,8 @@ def require(condition: bool, name: str, value: Any, fix: str) -> None:
 
 
 def declared(cls: type) -> Mapping[str, Any]:
-    """The fields of an algorithm and their annotations; ``Any`` for those that only a function's own scope knows."""
+    """Returns the fields of an algorithm and their annotations; ``Any`` for annotations that only a function's scope
+    resolves."""
     found = [item for base in reversed(cls.__mro__) for item in _annotations(base).items()]
     scheduled = {name for name, hint in found if get_schedule_fn in getattr(hint, "__metadata__", ())}
     hints = dict(found)
@@ -116,7 +118,8 @@ def declared(cls: type) -> Mapping[str, Any]:
 
 
 def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
-    """The mark of a kind in the annotation of a field, in a class or the nearest above that has one; ``None``: none."""
+    """Returns the mark of a kind in a field's annotation, of the class or its nearest base with one; ``None`` without
+    one."""
     parts = (part for base in cls.__mro__ for part in getattr(_annotations(base).get(name), "__metadata__", ()))
     return next((part for part in parts if isinstance(part, mark)), None)
 
@@ -129,19 +132,19 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def left_out(cls: type) -> frozenset[str]:
-    """Arguments of related algorithms that a class has no use for: fields of the classes above that it declares as
-    ``ClassVar``, with their values, and what it or one of them names in ``goes_without`` and has no field for."""
+    """Returns the arguments of related algorithms that a class does not support: base-class fields that it declares as
+    ``ClassVar``, and names in ``goes_without`` without a field."""
     above = {f.name for base in cls.__mro__[1:] if is_dataclass(base) for f in fields(base)}
     named = {name for base in cls.__mro__ for name in vars(base).get("goes_without", ())}
     return frozenset((above | named) - {f.name for f in fields(cls)})
 
 
 def fitted(name: str, value: Any, declaration: Any) -> Any:
-    """``value``, if it is what the annotation ``declaration`` says; an integer written as a float (1e6) as an ``int``,
-    a number that is :data:`Scheduled` as a function.
+    """Returns ``value`` if the annotation ``declaration`` allows it; an integer written as a float (1e6) as an ``int``,
+    a :data:`Scheduled` number as a function.
 
     Raises:
-        HyperparameterError: it is not.
+        HyperparameterError: the value is not allowed.
     """
     fit = _fit(value, declaration)
     require(fit is not _REFUSED, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
@@ -150,17 +153,17 @@ def fitted(name: str, value: Any, declaration: Any) -> Any:
 
 
 def as_declared(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` as the fields of a class will have them; themselves where they are no fields, or will be refused."""
+    """Returns ``values`` as the fields of a class will hold them; unknown names and invalid values are unchanged."""
     kinds = declared(cls) if is_dataclass(cls) else {}
     fits = {name: _fit(value, kinds.get(name, Any)) for name, value in values.items()}
     return {name: values[name] if fit is _REFUSED else fit for name, fit in fits.items()}
 
 
 def whole(name: str, value: Any) -> int:
-    """``value`` as an ``int``, also where it is written as a float (1e4).
+    """Returns ``value`` as an ``int``, even if it is written as a float (1e4).
 
     Raises:
-        HyperparameterError: it is no integer.
+        HyperparameterError: it is not an integer.
     """
     return fitted(name, value, int)
 
@@ -169,7 +172,7 @@ _REFUSED = object()
 
 
 def _fit(value: Any, declaration: Any) -> Any:
-    """``value`` as an annotation declares it, or ``_REFUSED``."""
+    """Returns ``value`` as an annotation declares it, or ``_REFUSED``."""
     kind, args = get_origin(declaration) or declaration, get_args(declaration)
     if kind is Annotated:
         fit = _fit(value, args[0])
@@ -189,7 +192,7 @@ def _is(value: Any, kind: Any, args: tuple[Any, ...]) -> bool:
         return isinstance(value, bool | np.bool_) or (isinstance(value, Integral) and value in (0, 1))
     if kind in (int, float):
         number = Integral if kind is int else Real
-        return isinstance(value, number) and not isinstance(value, bool) and value == value  # nan is no number
+        return isinstance(value, number) and not isinstance(value, bool) and value == value  # nan is not a number
     if kind is Literal:
         return any(type(value) is type(arg) and value == arg for arg in args)
     if kind is type:
@@ -206,7 +209,7 @@ _WORDS = {Any: "anything", bool: "True or False", int: "an integer", float: "a n
 
 
 def described(declaration: Any) -> str:
-    """An annotation in words: "a positive number, a function of the remaining progress or None"."""
+    """Returns an annotation in words: "a positive number, a function of the remaining progress or None"."""
     kind, args = get_origin(declaration) or declaration, get_args(declaration)
     if declaration == Schedule:
         return "a function of the remaining progress"
@@ -230,7 +233,7 @@ def described(declaration: Any) -> str:
 
 
 def _hint(name: str, value: Any, declaration: Any) -> str:
-    """The fix for a value that was written as a string."""
+    """Returns the fix for a value that was written as a string."""
     if not isinstance(value, str):
         return ""
     kind = get_args(declaration)[0] if get_origin(declaration) is Annotated else declaration
@@ -250,10 +253,10 @@ _NO_USE = "related algorithms have such an argument, but it has no use for one. 
 
 
 def check_names(cls: type, given: Iterable[str]) -> None:
-    """Refuse keyword arguments that a class' constructor does not know.
+    """Refuse keyword arguments that a class's constructor does not take.
 
     Raises:
-        TypeError: as Python does, with the most similar name.
+        TypeError: like Python's, with the most similar name.
     """
     called = f"{cls.__name__}.__init__"
     if useless := sorted(left_out(cls).intersection(given)):
@@ -272,7 +275,7 @@ def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]
 
 
 def lacking(function: Callable[..., Any], given: Iterable[str]) -> list[str]:
-    """The arguments after the first that a function cannot be called without, and that are not ``given``."""
+    """Returns the required arguments after the first that are not ``given``."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return [name for name in needed if name not in given]
@@ -282,8 +285,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def names_checked(method: Method) -> Method:
-    """A method that refuses unknown keyword arguments, and to be called without ``total_timesteps`` where it needs it,
-    as Python does, with the fix."""
+    """Wraps a method so that it refuses unknown keyword arguments and a missing ``total_timesteps`` with a TypeError
+    that contains the fix."""
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:

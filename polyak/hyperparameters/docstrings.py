@@ -1,4 +1,4 @@
-"""The documentation of an algorithm in ``help``: its constructor's arguments, each with the sentence below its field.
+"""The documentation of an algorithm in ``help``: its constructor's arguments, each with the docstring below its field.
 
 Sources are read on first use.
 """
@@ -40,11 +40,12 @@ FOR_AUTHORS = frozenset(
         *("begin_tournament", "replay", "rollouts", "supports_masks"),
     )
 )
-"""Names that authors of algorithms read, and users do not: ``dir``, ``help`` and the pages leave them out."""
+"""Names for authors of algorithms, not for users: ``dir``, ``help`` and the pages omit them."""
 
 
 class Listed(ABCMeta):
-    """A class whose ``dir`` and ``help`` list what users call. Its settings are arguments of the constructor."""
+    """A metaclass whose ``dir`` and ``help`` list the methods for users. Hyper-parameters are listed as constructor
+    arguments."""
 
     def __dir__(cls) -> list[str]:
         return sorted({*super().__dir__()} - FOR_AUTHORS - set(getattr(cls, "__dataclass_fields__", ())))
@@ -55,14 +56,14 @@ class Signature:
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]
-        kinds = declared(owner) if is_dataclass(owner) else {}  # dataclass() asks before it is done with the class
-        meant = {(f.name, str(f.type)): kinds[f.name] for f in fields(owner)} if kinds else {}  # also written as text
+        kinds = declared(owner) if is_dataclass(owner) else {}  # dataclass() reads it before the class is complete
+        meant = {(f.name, str(f.type)): kinds[f.name] for f in fields(owner)} if kinds else {}  # may be strings
         found = [meant.get((p.name, str(p.annotation)), p.annotation) for p in parameters]
         return inspect.Signature([p.replace(annotation=_plain(a)) for p, a in zip(parameters, found, strict=True)])
 
 
 class Documentation:
-    """``SAC.__doc__``: what stands below ``class SAC``, then the constructor's arguments."""
+    """``SAC.__doc__``: the class docstring, then the constructor's arguments."""
 
     def __init__(self, text: str | None) -> None:
         self.text = text
@@ -71,13 +72,13 @@ class Documentation:
         if self.text is None:
             return None  # inspect.getdoc() then continues to the class above
         if "__dataclass_fields__" in vars(owner) and "__match_args__" not in vars(owner):
-            return self.text  # asked by dataclass(), which is not done with the class
+            return self.text  # read by dataclass() before the class is complete
         return _with_arguments(owner, self.text)
 
 
 @cache
 def sentences(cls: type) -> dict[str, str]:
-    """Name -> the text below it, of the fields and attributes of one class; none where there is no source to read."""
+    """Returns name -> docstring below it, for the fields and attributes of one class; empty without source code."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
     except (OSError, TypeError, KeyError):
@@ -101,7 +102,7 @@ def sentences(cls: type) -> dict[str, str]:
 
 
 def sentence(cls: type, name: str) -> str:
-    """The text below a field, in the class or the nearest one above it that has any."""
+    """Returns the docstring below a field, in the class or its nearest base with one."""
     return next((text for base in cls.__mro__ if (text := sentences(base).get(name))), "")
 
 
@@ -129,7 +130,7 @@ def _described(cls: type, parameter: inspect.Parameter) -> str:
 
 
 def _plain(annotation: Any) -> Any:
-    """An annotation without ``InitVar`` and without bounds and marks."""
+    """Returns an annotation without ``InitVar``, bounds and marks."""
     if isinstance(annotation, InitVar):
         return annotation.type
     kind, args = get_origin(annotation), get_args(annotation)
@@ -141,7 +142,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _name(annotation: Any) -> str:
-    """An annotation as it would be written."""
+    """Returns an annotation as written in source code."""
     if annotation == Schedule:
         return "Schedule"
     if annotation in (None, type(None)):

@@ -1,4 +1,4 @@
-"""Attributes of an algorithm that belong to a part of it."""
+"""Attributes of an algorithm that are stored in one of its parts."""
 
 from operator import attrgetter
 from typing import Any, Generic, overload
@@ -9,11 +9,11 @@ Value = TypeVar("Value", default=Any)
 
 
 class Held(Generic[Value]):
-    """An attribute of a part, read and set as one of the algorithm that holds the part.
+    """An attribute of a part that is read and set as an attribute of the algorithm.
 
     Args:
-        path: the algorithm's name of the part, and the part's name of the attribute: ``"epsilon.rate"``; further parts
-            in between may follow, as in ``"policy.actor.net"``.
+        path: the algorithm's name of the part, and the part's name of the attribute: ``"epsilon.rate"``; it may lead
+            through further objects, as in ``"policy.actor.net"``.
     """
 
     def __init__(self, path: str) -> None:

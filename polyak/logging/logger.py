@@ -1,4 +1,4 @@
-"""The logger of a training: tables on the screen or in a file, CSV, JSON, TensorBoard, or several at once."""
+"""The logger of a training: tables on the screen or in a file, CSV, JSON, TensorBoard, or several of these."""
 
 import csv
 import datetime
@@ -28,7 +28,7 @@ DISABLED = 50
 Excluded = Mapping[str, tuple[str, ...]]
 
 
-# -- values that are more than a number --------------------------------------------------------------------------------
+# -- media and other values --------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ class FormatUnsupportedError(NotImplementedError):
 
     Args:
         unsupported_formats: their names, as ``exclude`` takes them.
-        value_description: what the value is, e.g. ``"video"``.
+        value_description: kind of the value, e.g. ``"video"``.
     """
 
     def __init__(self, unsupported_formats: Sequence[str], value_description: str) -> None:
@@ -140,12 +140,12 @@ class SeqWriter:
 
 
 def filter_excluded_keys(key_values: Mapping[str, Any], key_excluded: Excluded, _format: str) -> dict[str, Any]:
-    """The values that ``_format`` may write."""
+    """Returns the values that ``_format`` may write."""
     return {key: value for key, value in key_values.items() if _format not in (key_excluded.get(key) or ())}
 
 
 class HumanOutputFormat(KVWriter, SeqWriter):
-    """A table for people, one per dump, keys grouped by what stands before their first slash.
+    """A human-readable table per dump, with keys grouped by their part before the first slash.
 
     Args:
         filename_or_file: path of a file to overwrite, or an open text file.
@@ -158,7 +158,7 @@ class HumanOutputFormat(KVWriter, SeqWriter):
     def __init__(self, filename_or_file: str | Path | TextIO, max_length: int = 36) -> None:
         self.max_length = max_length
         self.own_file = isinstance(filename_or_file, str | Path)
-        # Progress bars replace sys.stdout while they are shown, so that what is printed appears above them.
+        # Progress bars replace sys.stdout while they are shown, so that printed text appears above them.
         self._is_stdout = filename_or_file is sys.stdout
         self._file: TextIO | TextIOBase
         if isinstance(filename_or_file, str | Path):
@@ -170,7 +170,7 @@ class HumanOutputFormat(KVWriter, SeqWriter):
 
     @property
     def file(self) -> Any:
-        """The file that is written."""
+        """The file that is written to."""
         return sys.stdout if self._is_stdout else self._file
 
     def write(self, key_values: dict[str, Any], key_excluded: Excluded, step: int = 0) -> None:
@@ -187,7 +187,7 @@ class HumanOutputFormat(KVWriter, SeqWriter):
         self.file.flush()
 
     def _rows(self, key_values: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Lines of the table as (key, value), cut to length."""
+        """Returns the rows of the table as (key, value), truncated to length."""
         rows: list[tuple[str, str]] = []
         seen: set[tuple[str, str]] = set()
         last_group = ""
@@ -241,18 +241,18 @@ class JSONOutputFormat(KVWriter):
 
 
 def _jsonable(value: Any) -> Any:
-    """A JSON value of types that JSON lacks: arrays become lists, those of one element numbers, anything else text."""
+    """Converts types that JSON lacks: arrays become lists, arrays of one element numbers, other values text."""
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.item() if np.prod(value.shape) == 1 else value.tolist()
     return str(value)
 
 
 class CSVOutputFormat(KVWriter):
-    """A table with one line per dump; a key that first appears later adds a column, empty in the lines above.
+    """A table with one line per dump; a key that first appears later adds a column, empty in earlier lines.
 
     Args:
         filename: path of the file to overwrite.
-        append: continue the file that is there, if there is one.
+        append: continue an existing file.
     """
 
     def __init__(self, filename: str | Path, append: bool = False) -> None:
@@ -276,7 +276,7 @@ class CSVOutputFormat(KVWriter):
         return csv.writer(self.file, delimiter=self.separator, quotechar=self.quotechar, lineterminator="\n")
 
     def _add_columns(self, new_keys: list[str]) -> None:
-        """Replace the file by one with the longer header: a program that is killed meanwhile leaves the earlier one."""
+        """Replace the file by one with the longer header; if the program is killed meanwhile, the earlier file remains."""
         self.file.seek(0)
         rows = list(csv.reader(self.file, delimiter=self.separator, quotechar=self.quotechar))
         self.file.close()
@@ -291,7 +291,7 @@ class CSVOutputFormat(KVWriter):
 
 
 def _plain(value: Any) -> Any:
-    """A single number out of its array, so that it is written like one."""
+    """Converts an array of one element to a number."""
     is_single = isinstance(value, torch.Tensor | np.ndarray) and np.prod(value.shape) == 1
     return value.item() if is_single else value
 
@@ -300,7 +300,7 @@ class TensorBoardOutputFormat(KVWriter):
     """Scalars, texts, histograms (arrays), images, figures, videos and hyper-parameters for TensorBoard.
 
     Args:
-        folder: where the event file goes.
+        folder: folder of the event file.
 
     Raises:
         ImportError: TensorBoard is not installed.
@@ -340,7 +340,7 @@ class TensorBoardOutputFormat(KVWriter):
     def _write_hyperparameters(self, value: HParam) -> None:
         from torch.utils.tensorboard.summary import hparams
 
-        # Written into this run's file: SummaryWriter.add_hparams would open another run.
+        # Written into this run's file: SummaryWriter.add_hparams would start another run.
         for summary in hparams(dict(value.hparam_dict), metric_dict=dict(value.metric_dict)):
             self.writer._get_file_writer().add_summary(summary)
 
@@ -351,17 +351,17 @@ class TensorBoardOutputFormat(KVWriter):
 
 
 def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWriter:
-    """The sink called ``_format``.
+    """Returns the sink called ``_format``.
 
     Args:
         _format: ``"stdout"``, ``"log"`` (log.txt), ``"json"`` (progress.json), ``"csv"`` (progress.csv) or
             ``"tensorboard"``.
         log_dir: folder of its file; made if missing.
-        log_suffix: put behind the file's stem.
+        log_suffix: appended to the file's stem.
 
     Raises:
         ValueError: an unknown format.
-        ImportError: TensorBoard is asked for and not installed.
+        ImportError: TensorBoard is requested but not installed.
     """
     folder = Path(log_dir)
     makers = {
@@ -385,7 +385,7 @@ class Logger:
     """Collects values between two dumps and writes them to every sink.
 
     Args:
-        folder: where files of the run go, or ``None``.
+        folder: folder of the run's files, or ``None``.
         output_formats: the sinks.
     """
 
@@ -399,17 +399,17 @@ class Logger:
 
     @staticmethod
     def to_tuple(string_or_tuple: str | tuple[str, ...] | None) -> tuple[str, ...]:
-        """``exclude`` as a tuple of names of formats."""
+        """Returns ``exclude`` as a tuple of names of formats."""
         return string_or_tuple if isinstance(string_or_tuple, tuple) else (string_or_tuple or "",)
 
     def record(self, key: str, value: Any, exclude: str | tuple[str, ...] | None = None) -> None:
-        """Log a value; of several under one key between two dumps, the last counts.
+        """Log a value; of several under one key between two dumps, the last is written.
 
         Args:
-            key: its name; what stands before the first slash is its group.
+            key: its name; the part before the first slash is its group.
             value: a number, a text, an array or tensor, or a :class:`Video`, :class:`Figure`, :class:`Image`,
-                :class:`HParam`. A tensor is copied now, and brought to the CPU only when it is dumped.
-            exclude: formats that leave it out: ``"stdout"``, ``"log"``, ``"json"``, ``"csv"``, ``"tensorboard"``.
+                :class:`HParam`. A tensor is copied at once, and moved to the CPU when it is dumped.
+            exclude: formats to omit it from: ``"stdout"``, ``"log"``, ``"json"``, ``"csv"``, ``"tensorboard"``.
         """
         self.name_to_value[key] = _detached(value)
         self.name_to_excluded[key] = exclude if isinstance(exclude, tuple) else (exclude or "",)
@@ -420,7 +420,7 @@ class Logger:
         Args:
             key: its name.
             value: a number or a tensor.
-            exclude: formats that leave it out.
+            exclude: formats to omit it from.
         """
         if value is None:
             return
@@ -473,7 +473,7 @@ class Logger:
         self.level = level
 
     def get_dir(self) -> str | None:
-        """The run's folder, made if it is not there yet; ``None`` if the logger has none."""
+        """Returns the run's folder, created if necessary; ``None`` if the logger has none."""
         if self.dir is not None:
             make_folder(self.dir, "folder")
         return self.dir
@@ -485,14 +485,14 @@ class Logger:
 
 
 def _detached(value: Any) -> Any:
-    """A copy: training may overwrite a tensor in place before the dump. A GPU is not waited for."""
+    """Returns a copy, since training may overwrite a tensor in place before the dump; does not synchronise with a GPU."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.item() if value.ndim == 0 and value.device.type == "cpu" else value.detach().clone()
 
 
 def without_scalar_tensors(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with tensors on the CPU and single numbers as Python numbers, moved once per device and dtype."""
+    """Returns ``values`` with tensors on the CPU and scalars as Python numbers, moved once per device and dtype."""
     tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
     return {**values, **(_moved(tensors) if tensors else {})}
 
@@ -511,16 +511,16 @@ def _moved(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
 
 
 def configure(folder: str | None = None, format_strings: Iterable[str] | None = None) -> Logger:
-    """A logger that writes into ``folder``.
+    """Returns a logger that writes into ``folder``.
 
     Args:
-        folder: ``None`` takes ``$SB3_LOGDIR``, and without that a new folder among the temporary ones.
-        format_strings: sinks, see :func:`make_output_format`; ``None`` takes ``$SB3_LOG_FORMAT`` (separated by commas),
-            and without that ``stdout,log,csv``.
+        folder: ``None`` uses ``$SB3_LOGDIR``, or without that a new temporary folder.
+        format_strings: sinks, see :func:`make_output_format`; ``None`` uses ``$SB3_LOG_FORMAT`` (separated by commas),
+            or without that ``stdout,log,csv``.
 
     Raises:
         ValueError: an unknown format.
-        ImportError: TensorBoard is asked for and not installed.
+        ImportError: TensorBoard is requested but not installed.
     """
     if folder is None:
         stamp = datetime.datetime.now().strftime("polyak-%Y-%m-%d-%H-%M-%S-%f")
@@ -540,7 +540,7 @@ def configure(folder: str | None = None, format_strings: Iterable[str] | None = 
 def configure_logger(
     verbose: int = 0, tensorboard_log: str | None = None, tb_log_name: str = "", reset_num_timesteps: bool = True
 ) -> Logger:
-    """The logger of a call of ``learn``.
+    """Returns the logger of a call of ``learn``.
 
     Args:
         verbose: 1 or more prints tables.
@@ -560,7 +560,7 @@ def configure_logger(
 
 
 def get_latest_run_id(log_path: str = "", log_name: str = "") -> int:
-    """The highest n of the entries ``<log_name>_<n>`` in ``log_path``; 0 if there is none."""
+    """Returns the highest n of the entries ``<log_name>_<n>`` in ``log_path``; 0 if there is none."""
     prefix = log_name + "_"
     entries = os.listdir(log_path or ".") if os.path.isdir(log_path or ".") else []
     numbers = [entry[len(prefix) :] for entry in entries if entry.startswith(prefix)]

@@ -294,10 +294,11 @@ class RunnersCollector(RolloutCollector):
                 self._given = settings.learner.published
             self.actor.begin(settings.n_envs)
             runner.plan(settings.n_steps)
-            runner.apart = self._rows_stay()
+            recipe = self._recipe_elsewhere()
+            runner.apart = recipe is not None
             with self.loop.split.env:
                 finished = runner.take() if runner.apart else runner.take() and runner.in_hand_whole()
-            rollout = self.rollout_of(finished)
+            rollout = self.rollout_of(finished, recipe)
             if not self.show(rollout, runner.rows_in_hand(), self._step_of(finished)):
                 return None
             runner.finish()
@@ -309,16 +310,19 @@ class RunnersCollector(RolloutCollector):
             runner.env.traffic.note_lag(settings.n_steps * settings.rollouts.n_envs, lag)
         return received
 
-    def _rows_stay(self) -> bool:
-        """Whether rows can stay remote: remote learners fetch them, and no callback reads them."""
+    def _recipe_elsewhere(self) -> Callable[..., Any] | None:
+        """What makes a rollout buffer where learners elsewhere fetch the rows, which no callback reads; ``None``: they
+        come here."""
         if self.loop.collector.callback.needs_locals or not getattr(self.settings.learner.fellows, "fetches", False):
-            return False
-        return self.settings.rollouts.buffer_recipe() is not None
+            return None
+        recipe: Callable[..., Any] | None = self.settings.rollouts.buffer_recipe()
+        return recipe
 
-    def rollout_of(self, finished: Finished) -> Rollout:
-        """Converts a runner's finished chunk to a rollout."""
+    def rollout_of(self, finished: Finished, recipe: Callable[..., Any] | None) -> Rollout:
+        """What a runner has finished as a rollout; ``recipe``: makes its buffer, where its rows are elsewhere."""
         if finished.apart is not None:
-            elsewhere = UnrollElsewhere(self.settings.rollouts.buffer_recipe(), [finished.apart])
+            assert recipe is not None
+            elsewhere = UnrollElsewhere(recipe, [finished.apart])
             return Rollout(None, None, _NOWHERE, finished.version, elsewhere=elsewhere)
         writer = self.fresh()
         put_back(self.actor.policy, finished.weights)

@@ -122,8 +122,13 @@ def restart_if_interrupted(model: Any) -> None:
 
 
 def is_own(model: Any, name: str) -> bool:
-    """Whether a user's code, not the library, defines this method of the model."""
-    return name in vars(model) or not str(getattr(type(model), name).__module__).startswith("polyak.")
+    """Whether a model has a method of a program's own in the place of the library's."""
+    return name in vars(model) or has_own(type(model), name)
+
+
+def has_own(cls: type, name: str) -> bool:
+    """Whether a class has a method of a program's own in the place of the library's."""
+    return not str(getattr(cls, name).__module__).startswith("polyak.")
 
 
 def end_in_spite(callback: BaseCallback) -> None:

@@ -1,4 +1,4 @@
-"""Distributions of returns: projection, and losses between them.
+"""Return distributions: projection, and losses between them.
 
 Shapes: B rows, K atoms of a categorical distribution, N and M quantiles. ``...`` are axes that broadcast.
 """
@@ -9,16 +9,16 @@ from torch.nn.functional import pad
 
 
 def project(probs: Tensor, atoms: Tensor, support: Tensor) -> Tensor:
-    """The categorical distribution on a fixed support that is closest to one on other atoms, in Cramer's distance.
+    """Projects a categorical distribution on other atoms to a fixed support, minimising Cramer's distance.
 
-    Each atom shares its probability between its two neighbours in the support, in proportion to proximity; atoms
+    Each atom divides its probability between its two neighbours in the support, in proportion to proximity; atoms
     beyond an end are clamped to it. Bellemare et al. 2017 (arXiv:1707.06887) eq. 7; Rowland et al. 2018,
     arXiv:1802.08163.
 
     Args:
         probs: [B, K] of the atoms.
         atoms: [B, K] their locations, such as ``rewards + discounts * support``.
-        support: [K] evenly spaced and rising.
+        support: [K] evenly spaced and ascending.
     Returns:
         probabilities [B, K] of the support.
     """
@@ -30,9 +30,9 @@ def project(probs: Tensor, atoms: Tensor, support: Tensor) -> Tensor:
 
 
 def clamped_share(target: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
-    """Mean probability that :func:`project` has clamped to an end of the support.
+    """Returns the mean probability that :func:`project` has clamped to an end of the support.
 
-    Probability at an end is counted where the image of that end, r + gamma z, lies outside the support.
+    Probability at an end counts if the image of that end, r + gamma z, is outside of the support.
 
     Args:
         target: [B, K] probabilities after projection.
@@ -46,7 +46,7 @@ def clamped_share(target: Tensor, rewards: Tensor, discounts: Tensor, support: T
 
 
 def midpoints(n: int, device: torch.device | str | None = None) -> Tensor:
-    """The levels [n] at which n quantiles approximate a distribution best: (i + 1/2) / n.
+    """Returns the levels [n] at which n quantiles approximate a distribution best: (i + 1/2) / n.
 
     Dabney et al. 2018 (arXiv:1710.10044) lemma 2.
     """
@@ -54,7 +54,7 @@ def midpoints(n: int, device: torch.device | str | None = None) -> Tensor:
 
 
 def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kappa: float = 1.0) -> Tensor:
-    """Loss of quantiles against a distribution that is given by samples or by quantiles.
+    """Returns the loss of quantiles against a distribution given by samples or quantiles.
 
     ``sum_i mean_j |tau_i - [u_ij < 0]| H(u_ij) / kappa`` with ``u_ij = targets_j - quantiles_i`` and Huber's function
     H, which is quadratic up to ``kappa``. Dabney et al. 2018 (arXiv:1710.10044) eq. 10; arXiv:1806.06923 eq. 3.
@@ -63,7 +63,7 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
         quantiles: [..., B, N].
         targets: [..., B, M]; no gradient should flow into them.
         levels: [N] or [..., B, N] in (0, 1), of the quantiles.
-        kappa: at least 0, which gives the loss of quantile regression itself, ``|tau - [u < 0]| |u|``.
+        kappa: at least 0; 0 gives the quantile regression loss ``|tau - [u < 0]| |u|``.
     Returns:
         loss [..., B].
     """
@@ -78,18 +78,18 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
 
 
 def _traced(tensor: Tensor) -> bool:
-    """Whether the code is traced, with tensors of another type: compilers fuse operations on pairs, so that these are
-    never stored."""
+    """Whether the code is traced, with tensors of another type: compilers fuse pairwise operations, whose results are
+    then never stored."""
     return torch.compiler.is_compiling() or type(tensor) is not Tensor
 
 
 def _loss_by_running_sums(quantiles: Tensor, targets: Tensor, levels: Tensor, kappa: float) -> Tensor:
-    """The quantile Huber loss in O((N + M) log M): storing N M pairs in each operation is slow on a CPU.
+    """Returns the quantile Huber loss in O((N + M) log M): storing N M pairs in each operation is slow on a CPU.
 
-    With ``s(x) = sum_j max(targets_j - x, 0)^2``, Huber's functions of a quantile's positive errors add up to
-    ``(s(q) - s(q + kappa)) / 2``, those of its negative ones to ``(s(q - kappa) - s(q)) / 2 + kappa rest`` with
-    ``rest = sum_j (q - kappa / 2 - targets_j)``. The targets beyond x follow one another when they are sorted, so that
-    s is made of differences of running sums: in float64, since most of them cancels.
+    With ``s(x) = sum_j max(targets_j - x, 0)^2``, Huber's functions of a quantile's positive errors add up to ``(s(q) -
+    s(q + kappa)) / 2``, those of its negative ones to ``(s(q - kappa) - s(q)) / 2 + kappa rest`` with ``rest = sum_j (q
+    - kappa / 2 - targets_j)``. Sorted targets beyond x are contiguous, so that s follows from differences of running
+    sums: in float64, since most of them cancels.
     """
     rows = torch.broadcast_shapes(quantiles.shape[:-1], targets.shape[:-1])
     q = quantiles.double().expand(*rows, -1)

@@ -1,8 +1,8 @@
-"""Bellman's equations of a finite Markov decision process whose every outcome is known (Sutton and Barto ch. 3 and 4).
+"""Bellman's equations of a finite Markov decision process with known outcomes (Sutton and Barto ch. 3 and 4).
 
 Shapes: S states, A actions, O outcomes, P = S A pairs of a state and an action, numbered s A + a. Pure functions of
-tensors. ``continuing`` [O] is the probability of an outcome where the episode continues, and 0 where it ends,
-so that what comes after an end is worth nothing.
+tensors. ``continuing`` [O] is the probability of an outcome if the episode continues, and 0 if it ends, so that
+terminal states have value 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def greedy_actions(q: Tensor, legal: Tensor, tolerance: float = 0.0) -> Tensor:
     Args:
         q: [S, A].
         legal: [S, A] bool.
-        tolerance: values this close to the best count as equal, so that rounding does not decide.
+        tolerance: values this close to the best are considered equal, so that rounding does not decide.
 
     Returns:
         [S] int64.
@@ -56,7 +56,7 @@ def policy_values(
 ) -> Tensor:
     """Exact values of a policy: the solution of v = r_pi + gamma P_pi v, Sutton and Barto eq. 4.4.
 
-    States from which the policy gets no rewards and never ends have value 0, also without a discount.
+    States from which the policy gets no rewards and never terminates have value 0, even without a discount.
 
     Args:
         policy: [S, A] probabilities of actions.
@@ -70,7 +70,7 @@ def policy_values(
         [S].
 
     Raises:
-        ValueError: gamma = 1, and the policy continues for ever in states where it collects rewards.
+        ValueError: gamma = 1, and the policy stays for ever in states where it collects rewards.
     """
     n_states, n_actions = mean_rewards.shape
     moves = torch.zeros(n_states * n_states, dtype=mean_rewards.dtype)
@@ -97,7 +97,7 @@ def rewards_with_entropy(mean_rewards: Tensor, policy: Tensor, temperature: floa
     """r(s, a) - temperature ln pi(a | s), whose mean under pi is r_pi(s) + temperature H(pi(. | s)).
 
     The ordinary values of a policy with these rewards are its soft values: Haarnoja et al. 2018 (arXiv:1801.01290)
-    eq. 3 and the proof of lemma 1. An action without a chance keeps its reward.
+    eq. 3 and the proof of lemma 1. An action of probability 0 keeps its reward.
 
     Args:
         mean_rewards: [S, A] r.
@@ -119,7 +119,8 @@ def soft_policy(q: Tensor, legal: Tensor, temperature: float) -> Tensor:
 
 
 def _leads_to(moves: Tensor, goal: Tensor) -> Tensor:
-    """States from which a goal is reached with some probability. moves [S, S], goal [S] bool -> [S] bool"""
+    """Returns the states from which a goal is reached with positive probability. moves [S, S], goal [S] bool -> [S]
+    bool"""
     reached = goal
     while True:
         wider = reached | ((moves > 0).to(moves.dtype) @ reached.to(moves.dtype) > 0)

@@ -1,15 +1,15 @@
-"""Recurrent layers over sequences with several episodes: at the start of each, the recurrent state is reset.
+"""Recurrent layers over sequences with several episodes: the recurrent state is reset at the start of each.
 
 Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000 (LSTM); Cho et al. 2014, arXiv:1406.1078
-(GRU). Weights lie as in ``torch.nn.LSTM`` (gates i, f, g, o side by side) and ``torch.nn.GRU`` (r, z, n).
+(GRU). Weights are arranged as in ``torch.nn.LSTM`` (gates i, f, g, o side by side) and ``torch.nn.GRU`` (r, z, n).
 
-:func:`lstm` and :func:`gru` are one operation each, forwards and backwards: of its T steps only what depends on the
-step before is done one by one. :func:`lstm_steps` and :func:`gru_steps` are the same, step by step in differentiable
-operations, for derivatives of derivatives.
+:func:`lstm` and :func:`gru` are one operation each, forwards and backwards: only operations that depend on the previous
+step are done step by step. :func:`lstm_steps` and :func:`gru_steps` are equivalent compositions of differentiable
+operations, for second derivatives.
 
 Shapes: T steps, B sequences, H units. Gradients end at the initial state. Several layers of the same size, each with
-sequences of its own, go side by side: [T, G, B, ...] instead of [T, B, ...], [G, B, ...] instead of [B, ...], and
-weights [G, ...]; episodes begin in all of them alike.
+its own sequences, are batched: [T, G, B, ...] instead of [T, B, ...], [G, B, ...] instead of [B, ...], and weights [G,
+...]; episode starts are shared.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 Unrolled = Callable[[Tensor, tuple[Tensor, ...], Tensor, Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...]]]
-"""(inputs, memory, weight, bias, keep) -> outputs, and memory after each step: what the four functions below have in
-common."""
+"""(inputs, memory, weight, bias, keep) -> outputs, and memory after each step: the signature of the four functions
+below."""
 
 
 def lstm(
@@ -31,11 +31,11 @@ def lstm(
     """c' = f c + i g, h' = o tanh c', with i, f, o = sigmoid and g = tanh of inputs + W h + b.
 
     Args:
-        inputs: [T, B, 4 H] what the layer's inputs bring to the gates.
+        inputs: [T, B, 4 H] the inputs' contribution to the gates.
         memory: h, c [B, H] before the first step.
         weight: W [4 H, H].
         bias: b [4 H].
-        keep: [T, B] 0 where an episode begins, elsewhere 1.
+        keep: [T, B] 0 where an episode begins, otherwise 1.
 
     Returns:
         h [T, B, H] after each step; and the recurrent state after it, h and c [T, B, H], without gradients.
@@ -47,7 +47,7 @@ def lstm(
 def lstm_steps(
     inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """As :func:`lstm`; ``keep=None``: no episode begins."""
+    """Computes :func:`lstm` step by step; ``keep=None``: no episode begins."""
     h, c = memory
     units = h.shape[-1]
     outputs, cells = [], []
@@ -71,11 +71,11 @@ def gru(
     """h' = (1 - z) n + z h with r, z = sigmoid of inputs + W h + b, and n = tanh(inputs + r (W h + b)).
 
     Args:
-        inputs: [T, B, 3 H] what the layer's inputs bring to the gates.
+        inputs: [T, B, 3 H] the inputs' contribution to the gates.
         memory: h [B, H] before the first step.
         weight: W [3 H, H].
         bias: b [3 H].
-        keep: [T, B] 0 where an episode begins, elsewhere 1.
+        keep: [T, B] 0 where an episode begins, otherwise 1.
 
     Returns:
         h [T, B, H] after each step; and the recurrent state after it, h [T, B, H], without gradients.
@@ -87,7 +87,7 @@ def gru(
 def gru_steps(
     inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """As :func:`gru`; ``keep=None``: no episode begins."""
+    """Computes :func:`gru` step by step; ``keep=None``: no episode begins."""
     (h,) = memory
     units = h.shape[-1]
     outputs = []
@@ -104,34 +104,34 @@ def gru_steps(
 
 
 def in_a_row(steps: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors stacked along a new dimension; of a single one, a view."""
+    """Stacks tensors along a new dimension; a single one becomes a view."""
     return torch.stack(list(steps), dim) if len(steps) > 1 else steps[0].unsqueeze(dim)
 
 
-# -- forwards and backwards at once ------------------------------------------------------------------------------------
+# -- fused forward and backward ---------------------------------------------------------------------------------------
 
 
 def _begun(keep: Tensor) -> list[bool]:
-    """In which steps an episode begins somewhere."""
+    """Returns whether any episode begins, for each step."""
     return (keep.min(1).values < 1).tolist()
 
 
 def _before(states: Tensor, first: Tensor, keep: Tensor) -> Tensor:
-    """The state before each step [T, B, H]: ``first``, then that of the step before, zero where an episode begins."""
+    """Returns the state before each step [T, B, H]: ``first``, then the previous step's, zero where an episode begins."""
     found = torch.cat([first[None], states[:-1]])
     return found * (keep[:, None, :, None] if found.dim() == 4 else keep[..., None])
 
 
 def _rows(steps: Tensor) -> Tensor:
-    """[T, B, N] -> [T * B, N]; [T, G, B, N] -> [G, T * B, N]"""
+    """Reshapes [T, B, N] to [T * B, N]; [T, G, B, N] to [G, T * B, N]."""
     return steps.movedim(0, -3).flatten(-3, -2)
 
 
 def _lstm_forward(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs and cells [T, B, H], and the gates' values [T, B, 4 H]."""
+    """Returns outputs and cells [T, B, H], and the gates' values [T, B, 4 H]."""
     units = h.shape[-1]
     product = torch.baddbmm if weight.dim() == 3 else torch.addmm
-    # tanh(x) = 2 sigmoid(2 x) - 1, so that one function makes all gates of a step: g's arguments come doubled.
+    # tanh(x) = 2 sigmoid(2 x) - 1, so that one function computes all gates of a step, with g's argument doubled.
     doubled = inputs.new_ones(4 * units)
     doubled[2 * units : 3 * units] = 2
     inputs, transposed = inputs * doubled, (weight * doubled[:, None]).mT
@@ -152,14 +152,14 @@ def _lstm_forward(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor, keep: Te
 
 
 def _lstm_backward(grads: Tensor, cells: Tensor, gates: Tensor, cell: Tensor, weight: Tensor, keep: Tensor) -> Tensor:
-    """Gradients of the gates' arguments [T, B, 4 H], from those of the outputs [T, B, H]."""
+    """Returns gradients of the gates' arguments [T, B, 4 H], from those of the outputs [T, B, H]."""
     units = grads.shape[-1]
     product = torch.bmm if weight.dim() == 3 else torch.mm
     i, f, g, o = gates.unflatten(-1, (4, units)).unbind(-2)
     squashed = cells.tanh()
     to_cell = o * (1 - squashed * squashed)
     to_i, to_f, to_g = g * i * (1 - i), _before(cells, cell, keep) * f * (1 - f), i * (1 - g * g)
-    slopes = torch.stack([to_i, to_f, to_g], -2)  # of the cell by the arguments of i, f, g
+    slopes = torch.stack([to_i, to_f, to_g], -2)  # derivatives of the cell by the arguments of i, f, g
     to_o = squashed * o * (1 - o)
     back = f * (keep[:, None, :, None] if f.dim() == 4 else keep[..., None])
     changes = torch.empty_like(gates)
@@ -181,7 +181,7 @@ def _lstm_backward(grads: Tensor, cells: Tensor, gates: Tensor, cell: Tensor, we
 
 
 def _gru_forward(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs [T, B, H], and r, z, n and (W h + b)_n [T, B, 4 H]."""
+    """Returns outputs [T, B, H], and r, z, n and (W h + b)_n [T, B, 4 H]."""
     units = h.shape[-1]
     product = torch.baddbmm if weight.dim() == 3 else torch.addmm
     outputs = inputs.new_empty(*inputs.shape[:-1], units)
@@ -205,13 +205,13 @@ def _gru_forward(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor, keep: 
 def _gru_backward(
     grads: Tensor, outputs: Tensor, gates: Tensor, h: Tensor, weight: Tensor, keep: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients [T, B, 3 H] of what the inputs bring to the gates, and of W h + b."""
+    """Returns gradients [T, B, 3 H] of the inputs' contribution to the gates, and of W h + b."""
     units = grads.shape[-1]
     product = torch.baddbmm if weight.dim() == 3 else torch.addmm
     r, z, n, of_n = gates.unflatten(-1, (4, units)).unbind(-2)
     to_z, to_n = (_before(outputs, h, keep) - n) * z * (1 - z), (1 - z) * (1 - n * n)
     to_r = to_n * of_n * r * (1 - r)
-    slopes = torch.stack([to_r, to_z, to_n], -2)  # of the output by what the inputs bring
+    slopes = torch.stack([to_r, to_z, to_n], -2)  # derivatives of the output by the inputs' contribution
     own_slopes = torch.stack([to_r, to_z, to_n * r], -2)
     changes = grads.new_empty(*grads.shape[:-1], 3 * units)
     of_outputs = torch.empty_like(grads)

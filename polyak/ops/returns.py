@@ -1,9 +1,9 @@
 """Return and advantage estimators. Pure functions of tensors; time is the first axis: T steps, N environments.
 
 All solve one recurrence: ``y_t = x_t + c_t * y_{t+1}``, see :func:`reverse_scan`. Termination and truncation are
-kept apart everywhere: ``discounts`` is 0 where the successor is terminal (nothing to bootstrap), ``cuts`` is 1 (or
-True) wherever an episode ends for any reason, and there ``next_values`` is the value of the true final observation. A
-:class:`~polyak.experience.trajectory.Trajectory` brings all of these.
+distinguished everywhere: ``discounts`` is 0 if the successor is terminal (no bootstrapping), ``cuts`` is 1 (or True)
+wherever an episode ends for any reason, and there ``next_values`` is the value of the true final observation. A
+:class:`~polyak.experience.trajectory.Trajectory` provides all of these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 @torch.no_grad()
 def reverse_scan(x: Tensor, coefficients: Tensor) -> Tensor:
-    """Solve ``y_t = x_t + coefficients_t * y_{t+1}`` with ``y_T = 0`` backwards in time.
+    """Solves ``y_t = x_t + coefficients_t * y_{t+1}`` with ``y_T = 0`` backwards in time.
 
     Takes log2(T) vectorised passes (Hillis and Steele 1986: the maps ``y -> x + c*y`` compose associatively). Not
     differentiable with respect to its inputs.
@@ -46,8 +46,8 @@ def gae(
     Args:
         rewards: [T, N] reward received after step t.
         values: [T, N] V(s_t).
-        next_values: [T, N] V(s_{t+1}) of the true successor, also at a time limit.
-        discounts: [T, N] gamma, or 0 where s_{t+1} is terminal.
+        next_values: [T, N] V(s_{t+1}) of the true successor, also at truncation.
+        discounts: [T, N] gamma, or 0 if s_{t+1} is terminal.
         lam: trace decay lambda in [0, 1].
         cuts: [T, N] 1 (or True) where an episode ends, terminated or truncated: the trace stops there.
     Returns:
@@ -59,12 +59,12 @@ def gae(
 
 
 def discounted_returns(rewards: Tensor, next_values: Tensor, discounts: Tensor, cuts: Tensor) -> Tensor:
-    """Discounted sum of rewards to the end of the episode, bootstrapped where it was cut (Sutton and Barto eq. 3.8).
+    """Discounted sum of rewards to the end of the episode, bootstrapped at truncation (Sutton and Barto eq. 3.8).
 
     ``G_t = r_t + discounts_t * (next_values_t if the episode ends at t, or t is the last row, else G_{t+1})``.
 
     Args:
-        rewards, next_values, discounts, cuts: [T, N] as in :func:`gae`; ``next_values`` is read only at cuts and in the
+        rewards, next_values, discounts, cuts: [T, N] as in :func:`gae`; ``next_values`` is used only at cuts and in the
             last row.
     Returns:
         returns [T, N].
@@ -115,15 +115,15 @@ def vtrace(
     last row. On policy, with both bars at least 1, ``v_s`` is the lambda-return. No gradient flows through the results.
 
     Args:
-        log_rhos: [T, N] log pi(a_t|x_t) - log mu(a_t|x_t): of the policy that learns, less that of the one that acted.
-        rewards, values, next_values, discounts, cuts: [T, N] as in :func:`gae`; values of the policy that learns.
+        log_rhos: [T, N] log pi(a_t|x_t) - log mu(a_t|x_t): of the target policy minus that of the behaviour policy.
+        rewards, values, next_values, discounts, cuts: [T, N] as in :func:`gae`; values of the target policy.
         lam: trace decay lambda in [0, 1] (remark 2 of the paper).
-        rho_bar: truncation that decides whose value function is learned; infinite: that of pi.
-        c_bar: truncation that decides how fast; at most ``rho_bar``.
-        pg_rho_bar: truncation of the ratio in the policy gradient (section 4.2); ``None``: ``rho_bar``.
+        rho_bar: clipping that determines whose value function is learned; infinite: that of pi.
+        c_bar: clipping that determines how fast; at most ``rho_bar``.
+        pg_rho_bar: clipping of the ratio in the policy gradient (section 4.2); ``None``: ``rho_bar``.
     Returns:
         targets ``v_s`` [T, N] and advantages ``rho_s (r_s + gamma v_(s+1) - V(x_s))`` [T, N], where ``v_(s+1)`` is
-        ``next_values`` at cuts and in the last row, and the ratio is truncated at ``pg_rho_bar``.
+        ``next_values`` at cuts and in the last row, and the ratio is clipped at ``pg_rho_bar``.
     """
     if not 0 < c_bar <= rho_bar:
         raise ValueError(f"c_bar must be positive and at most rho_bar, got c_bar={c_bar} and rho_bar={rho_bar}.")
@@ -138,21 +138,21 @@ def vtrace(
 
 
 def explained_variance_of_tensors(y_pred: Tensor, y_true: Tensor) -> Tensor:
-    """:func:`explained_variance`, which the host does not wait for: []"""
+    """Computes :func:`explained_variance` without synchronising with the host: []"""
     variance = _variance(y_true)
     return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
 
 
 def explained_variance(y_pred: Any, y_true: Any) -> float:
-    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
+    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN if y_true is constant.
 
-    Arrays of numpy, of one shape.
+    Takes numpy arrays of one shape.
     """
     variance = _variance(y_true)
     return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
 
 
 def _variance(x: Any) -> Any:
-    """As ``np.var``, at a third of its cost, which counts where rollouts are short."""
+    """Computes ``np.var`` at a third of its cost, which matters for short rollouts."""
     apart = (x := x.reshape(-1)) - x.sum() / len(x)
     return apart.dot(apart) / len(x)

@@ -1,4 +1,4 @@
-"""Values and policies made of action values by a softmax.
+"""Softmax values and policies of action values.
 
 Shapes: B rows, A actions, K sampled actions.
 """
@@ -7,17 +7,18 @@ from torch import Tensor
 
 
 def soft_value(q: Tensor, temperature: Tensor | float) -> Tensor:
-    """Value of the best policy when its entropy counts, too: temperature * logsumexp(q / temperature).
+    """Value of the optimal policy with an entropy bonus: temperature * logsumexp(q / temperature).
 
-    The maximum as the temperature falls to 0. Haarnoja et al. 2017 (arXiv:1702.08165) eq. 6. q [B, A] -> [B]
+    It approaches the maximum as the temperature falls to 0. Haarnoja et al. 2017 (arXiv:1702.08165) eq. 6. q [B, A] ->
+    [B]
     """
     return temperature * (q / temperature).logsumexp(1)
 
 
 def soft_log_policy(q: Tensor, temperature: Tensor | float) -> Tensor:
-    """temperature * log pi(a|s) of that policy, pi = softmax(q / temperature). q [B, A] -> [B, A]
+    """temperature * log pi(a|s) of the policy pi = softmax(q / temperature). q [B, A] -> [B, A]
 
-    As the temperature falls to 0 it is 0 for the greedy action, and for the others their gap to it.
+    As the temperature falls to 0, it approaches 0 for the greedy action, and the gap to it for the others.
     """
     return temperature * (q / temperature).log_softmax(1)
 
@@ -34,7 +35,7 @@ def munchausen_bonus(
         actions: [B] int64.
         alpha: weight of the bonus, in [0, 1].
         temperature: of the policy.
-        least: negative; the logarithm of a small probability would be far below.
+        least: negative lower bound of the scaled logarithm.
     Returns:
         bonus [B], at most 0.
     """
@@ -45,13 +46,13 @@ def munchausen_bonus(
 def softmax_mean(q: Tensor, beta: Tensor | float, log_weights: Tensor | None = None) -> Tensor:
     """Mean of values weighted by their softmax: sum_a softmax(beta q)_a q_a.
 
-    The plain mean for beta = 0, the maximum as beta grows: Pan et al. 2020 (arXiv:2010.09177) eq. 1.
+    It is the plain mean for beta = 0, and approaches the maximum as beta grows: Pan et al. 2020 (arXiv:2010.09177) eq.
+    1.
 
     Args:
         q: [B, K]
-        beta: inverse temperature, at least 0. Only differences of values are multiplied by it, so that nothing
-            overflows.
-        log_weights: [B, K] logarithms of further factors of the weights, such as one over the density of a sampled
+        beta: inverse temperature, at least 0. It multiplies only differences of values, so that nothing overflows.
+        log_weights: [B, K] logarithms of further factors of the weights, such as the inverse density of a sampled
             action.
     Returns:
         means [B].

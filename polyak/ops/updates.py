@@ -1,4 +1,4 @@
-"""Parameter-space updates shared by every learner."""
+"""Target network updates."""
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +9,12 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: Tensor | float) -> 
     """Move ``target`` a fraction ``tau`` of the way to ``source``: target <- (1 - tau) target + tau source.
 
     Parameters are averaged (Polyak and Juditsky 1992; Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1). Buffers
-    such as batch-norm statistics are themselves running averages and are copied whole.
+    such as batch-norm statistics are running averages themselves and are copied.
 
     Args:
         source: the network being trained.
-        target: its lagging copy, of the same structure; changed in place.
-        tau: a number in [0, 1], or such a 0-d tensor. 1 makes the target an exact copy.
+        target: its target network, of the same structure; changed in place.
+        tau: a number in [0, 1], or a 0-d tensor. 1 copies.
     """
     ours: list[Tensor] = list(source.parameters())
     theirs: list[Tensor] = list(target.parameters())

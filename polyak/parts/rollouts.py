@@ -13,6 +13,7 @@ from polyak.collecting.stepwise import StepwiseWriter
 from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.declaration import require
 from polyak.loops.on_policy import rollout_updates
+from polyak.loops.training import has_own
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import Part
@@ -146,10 +147,10 @@ class Rollouts(Part):
     # -- the buffer ----------------------------------------------------------------------------------------------------
 
     def buffer_recipe(self) -> Callable[..., Any] | None:
-        """Returns a factory of buffers, by ``device``, if other processes may write a rollout; ``None`` if they may
-        not, since a user's code creates buffers or handles single steps."""
+        """Makes a buffer, on a ``device``, where a rollout may be written elsewhere; ``None``: where it may not, since
+        something of a program's own makes buffers, looks at each step, or learns from the rollout."""
         may_be = self.made_by_recipe and self.buffer is not None and self.writer().adopts
-        return self._recipe() if may_be else None
+        return self._recipe() if may_be and not has_own(type(self.model), "train") else None
 
     def left_to_learners(self) -> Callable[..., Any] | None:
         """Returns the factory of buffers if remote learners fetch rollouts and nothing local reads them; otherwise

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from polyak.callbacks import beside
 from polyak.callbacks.saving import CheckpointCallback
 from polyak.checkpoint.saved import description
+from polyak.logging.logger import get_latest_run_id
 from polyak.zoo.errors import in_one_line
 from polyak.zoo.interruption import Stops
 from polyak.zoo.keeping import Kept
 from polyak.zoo.output import note
-from polyak.zoo.run_folder import FULL
+from polyak.zoo.run_folder import EVENTS, FULL, RunFolder
 from polyak.zoo.sizes import MOST_STEPS
 
 
@@ -79,3 +81,35 @@ def cut_logs(checkpoint: Path, folder: Path, tensorboard: str | None) -> None:
     beside.cut_tables(folder, found)
     if tensorboard is not None:
         beside.cut_events(Path(tensorboard), found)
+
+
+def events_at_start(run: RunFolder, tensorboard: Path, name: str, reset: bool, again: bool) -> dict[str, Any]:
+    """TensorBoard's folder of a run, with the lengths of its files before the first step.
+
+    They are noted before anything is written there: a run that is killed before its first full checkpoint begins again
+    with the same folder, and what it had written is cut off.
+
+    Args:
+        run: its folder.
+        tensorboard: folder of TensorBoard's runs.
+        name: of the algorithm.
+        reset: whether the run counts its steps from 0, in a new folder ``<name>_<n>``; else it continues the latest.
+        again: whether the run begins again.
+
+    Raises:
+        ValueError: the note is damaged.
+    """
+    if again and (events := run.read_yaml(EVENTS)):
+        if not events.keys() >= {"folder", "files"} or not isinstance(events["files"], dict):
+            raise ValueError(f"{run.settings_folder / EVENTS} must have a folder and files, got {events!r:.100}.")
+        beside.cut_events(tensorboard, {"tensorboard": events})
+        return events
+    folder = tensorboard / f"{name}_{get_latest_run_id(str(tensorboard), name)}"
+    while reset:
+        folder = tensorboard / f"{name}_{get_latest_run_id(str(tensorboard), name) + 1}"
+        with suppress(FileExistsError):  # another process took the number between the look and the mkdir
+            folder.mkdir(parents=True)
+            break
+    events = beside.events_in(folder)
+    run.write_yaml(EVENTS, events)
+    return events

@@ -10,6 +10,7 @@
     replay_buffer.pkl                    the replay buffer
     progress.csv                         what the logger wrote
     <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.pkl
+    <EnvId>/tensorboard.yml              which folder of TensorBoard's is the run's
     <EnvId>/interrupted.yml  error.txt  fault.yml   of a run that was stopped, or failed
 """
 
@@ -39,6 +40,8 @@ ARGUMENTS = "args.yml"
 """In the folder of settings: the options that a training was begun with. Locked while the training runs."""
 ERROR = "error.txt"
 """In the folder of settings: the error that ended a failed training."""
+EVENTS = "tensorboard.yml"
+"""In the folder of settings: TensorBoard's folder of a training, and what was in it before the first step."""
 FULL = "full"
 """Full checkpoints are called ``full_<steps>_steps.zip``, others ``rl_model_<steps>_steps.zip``."""
 FAULT = "fault.yml"

@@ -408,7 +408,11 @@ class _Run:
             self.resumed.begin()
         with usage_errors(f"--save-format {self.options.save_format}"):
             check_writable(model, self.options.save_format)
-        return model, self._callbacks(model)
+        callbacks = self._callbacks(model)
+        if (tensorboard := self._tensorboard_log()) is not None:
+            with usage_errors(f"--tensorboard-log {self.options.tensorboard_log}"):
+                self._log_events(model, Path(tensorboard))
+        return model, callbacks
 
     def _envs(self) -> VecEnv:
         """The environments to act in."""
@@ -448,6 +452,7 @@ class _Run:
             placement=placement_of(self._placement, "runners"),
             timeout=limit,
             restarts=self.settings.arguments.get("restarts_per_hour", MOST_RESTARTS),
+            compression=self.settings.arguments.get("compression"),
         )
         self.envs.append(envs)
         return envs.normalized()
@@ -513,24 +518,31 @@ class _Run:
         )
 
     def _resumed_model(self, env: VecEnv | Dataset, checkpoint: Path) -> Any:
-        """Load the full checkpoint, which holds the run's settings; TensorBoard continues in its folder."""
+        """Load the full checkpoint, whose settings are those of the run."""
         model = self.algorithm.load(
             checkpoint,
             env=env,
             device=self.options.device,
             verbose=self.options.verbose,
-            tensorboard_log=(tensorboard := self._tensorboard_log()),
+            tensorboard_log=self._tensorboard_log(),
             trust=self.options.trust,
             resume=True,
             **self._elsewhere_options,
         )
-        if tensorboard is not None and (events := (model.clock.beside or {}).get("tensorboard")) is not None:
-            sinks = ["stdout", "tensorboard"] if self.options.verbose > 0 else ["tensorboard"]
-            from polyak.logging import configure
-
-            model.set_logger(configure(str(Path(tensorboard) / events["folder"]), sinks))
         self._say(f"Resumed from {checkpoint}: {model.num_timesteps:,} steps are made")
         return model
+
+    def _log_events(self, model: Any, tensorboard: Path) -> None:
+        """Let TensorBoard continue in the folder of the run that is resumed, or begin there."""
+        from polyak.logging import configure
+        from polyak.zoo.full_checkpoints import events_at_start
+
+        events = None if self.checkpoint is None else (model.clock.beside or {}).get("tensorboard")
+        if events is None:
+            name, again = type(model).__name__, self.resumed is not None
+            events = events_at_start(self.folder, tensorboard, name, not self.options.trained_agent, again)
+        sinks = ["stdout", "tensorboard"] if self.options.verbose > 0 else ["tensorboard"]
+        model.set_logger(configure(str(tensorboard / events["folder"]), sinks))
 
     def _continued_model(self, env: VecEnv | Dataset) -> Any:
         """Load the trained agent with this run's settings; the network's shape stays that of the file."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from polyak import DQN, PPO
+from polyak import DQN, IMPALA, PPO
 from polyak.distributed import placement as module
 from polyak.distributed.placement import Reservation, placement_of, room, wait_for_room
 from polyak.hyperparameters.declaration import HyperparameterError
@@ -114,6 +114,12 @@ def cluster() -> Iterator[Any]:
 
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "seed": 0, "compile": False, "device": "cpu"}
+FOLLOW: dict[str, tuple[Any, dict[str, Any]]] = {
+    "rollouts of all": (PPO, {"n_steps": 32, "batch_size": 32}),
+    "rollouts of each": (IMPALA, {"n_steps": 32}),
+    "replay": (DQN, {"learning_starts": 32, "batch_size": 8, "train_freq": 4, "gradient_steps": -1}),
+}
+"""Ways to ask runners for steps."""
 
 
 @pytest.mark.slow
@@ -153,12 +159,14 @@ def learn_until(model: Any, done: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:runner:RuntimeWarning")
-def test_runners_follow_the_nodes(cluster: Any) -> None:
+@pytest.mark.parametrize("way", FOLLOW)
+def test_runners_follow_the_nodes(way: str, cluster: Any) -> None:
+    algorithm, options = FOLLOW[way]
     for _ in range(2):
         cluster.remove_node(cluster.nodes.pop())
     with pytest.raises(HyperparameterError, match=r"n_runners\[0\]=3: each reserves 1 CPU"):
-        PPO("MlpPolicy", "CartPole-v1", n_runners=(3, 4), **SMALL)
-    model = PPO("MlpPolicy", "CartPole-v1", n_runners=(1, 4), n_steps=32, batch_size=32, **SMALL)
+        algorithm("MlpPolicy", "CartPole-v1", n_runners=(3, 4), **SMALL)
+    model = algorithm("MlpPolicy", "CartPole-v1", n_runners=(1, 4), **options, **SMALL)
     learn_until(model, lambda: len(model.env.absent) == 2)
     cluster.nodes += [cluster.add_node(num_cpus=1) for _ in range(2)]
     learn_until(model, lambda: not model.env.absent)
@@ -171,9 +179,10 @@ def test_runners_follow_the_nodes(cluster: Any) -> None:
     for node in [one for one in cluster.nodes if one is not left][:2]:
         cluster.remove_node(node)
     learn_until(model, lambda: len(model.env.absent) == 3)
-    steps = model.num_timesteps
+    steps, updates = model.num_timesteps, model.learner.steps
     model.learn(128, reset_num_timesteps=False)
     assert model.num_timesteps == steps + 128
+    assert model.learner.steps > updates
     model.env.close()
 
 

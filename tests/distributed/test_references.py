@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def elsewhere(model: Any, fetches: bool = True, learners: int = 1) -> Any:
     return model
 
 
+@pytest.fixture
+def every_warning() -> Iterator[None]:
+    """Torch warns of the same more than once."""
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.usefixtures("every_warning")
+@pytest.mark.filterwarnings("error:.*is not writable")
 @pytest.mark.parametrize("case", MAKES)
 def test_what_is_learned_by_reference_is_what_is_learned_here(case: str, fake: Watched) -> None:
     here = MAKES[case]().learn(300)
@@ -102,6 +113,29 @@ def test_a_file_holds_the_rows(fake: Watched, tmp_path: Path) -> None:
     whole.learn(150, reset_num_timesteps=False)
     half.learn(150, reset_num_timesteps=False)
     np.testing.assert_array_equal(weights(whole), weights(half))
+
+
+class Learns(polyak.PPO):
+    """Learns from a rollout in its own way."""
+
+    def train(self) -> None:
+        self.read = self.rollout_buffer.observations.copy()
+        super().train()
+
+
+class LearnsLater(polyak.IMPALA):
+    """The same."""
+
+    def train(self) -> None:
+        self.read = self.rollout_buffer.observations.copy()
+        super().train()
+
+
+@pytest.mark.parametrize("cls", [Learns, LearnsLater])
+def test_rows_come_where_a_program_learns_from_them_itself(cls: Any, fake: Watched) -> None:
+    model = elsewhere(cls("MlpPolicy", carts, n_runners=2, **(ROLLOUT if cls is Learns else TURNS))).learn(64)
+    assert Chunk in fake.came
+    assert model.read.any()
 
 
 def test_each_of_several_learners_takes_its_share(fake: Watched) -> None:

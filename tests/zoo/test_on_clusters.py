@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kill_test import differences
+from polyak.zoo.run_folder import FULL, RunFolder
 from tests.processes import nodes
 
 pytestmark = pytest.mark.slow
@@ -70,3 +72,43 @@ def test_a_job_has_its_cluster_and_its_folder_from_ray(tmp_path: Path) -> None:
     told = json.loads(found.stdout)
     assert told["state"] == "finished"
     assert len({runner["node"] for runner in told["runners"]}) == 2
+
+
+_KILLED = """
+import os, signal, sys
+from polyak.zoo.cli import main
+from polyak.zoo.run_notes import ProgressFile
+
+def step(self):
+    if self.num_timesteps == 420:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+ProgressFile._on_step = step
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_a_driver_that_was_killed_goes_on_from_its_checkpoint(algorithm: str, tmp_path: Path) -> None:
+    """With the weights, counters, episodes and random numbers of then: it ends as a run that nobody has killed."""
+    own = {
+        "dqn": ["learning_starts:32", "batch_size:8", "buffer_size:500", "policy_kwargs:dict(net_arch=[8])"],
+        "ppo": ["n_steps:16", "batch_size:32", "n_epochs:2"],
+    }[algorithm]
+    how = f"train --algo {algorithm} --env CartPole-v1 -n 640 --seed 3 --eval-freq -1 --save-freq 100 --verbose 0"
+    runners = "--n-envs 4 --n-runners 2 --device cpu"
+
+    def run(program: list[str], *words: object) -> int:
+        known = {**os.environ, "RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, *program, *map(str, words)]
+        return subprocess.run(command, cwd=tmp_path, env=known, check=False).returncode
+
+    with nodes(0, 1, 1) as address:
+        for program, folder, status in (["-m", "polyak"], "whole", 0), (["-c", _KILLED], "logs", -9):
+            words = [*how.split(), *runners.split(), "-f", tmp_path / folder, "-params", *own]
+            assert run(program, *words) == status
+        path = tmp_path / "logs" / algorithm / "CartPole-v1_1"
+        assert list(RunFolder(path, "CartPole-v1").checkpoints(FULL)) == [400]
+        assert run(["-m", "polyak"], "train", "--resume", path) == 0
+    assert differences(tmp_path / "whole", tmp_path / "logs") == []

@@ -1,6 +1,7 @@
 """Runs that stop early and resume, as if they had not stopped; and faults, run again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +90,24 @@ def test_a_run_that_was_asked_to_stop_goes_on_as_one_run(
     assert "the run has finished" in capsys.readouterr().err
 
 
+def test_a_run_that_was_killed_before_its_first_full_checkpoint_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: ProgressFile) -> bool:  # a copy is what SIGKILL leaves
+        if self.num_timesteps == 45:
+            shutil.copytree(tmp_path / "whole", tmp_path / "logs")
+        return True
+
+    monkeypatch.setattr(ProgressFile, "_on_step", step)
+    assert begin(tmp_path / "whole") == 0
+    monkeypatch.undo()
+    assert len(list((tmp_path / "logs/tb").rglob("events.out*"))) == 1
+    arguments = tmp_path / "logs" / RUN / "CartPole-v1/args.yml"
+    arguments.write_text(arguments.read_text().replace("whole", "logs"))
+    assert polyak("train", "--resume", tmp_path / "logs" / RUN, "-tb", tmp_path / "logs/tb") == 0
+    assert differences(tmp_path / "whole", tmp_path / "logs") == []
+
+
 def test_a_fault_is_run_again_to_the_same_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     faulty = ["--env-kwargs", "fault:'NaN'", "after:60"]
     words = ["--algo", "dqn", "--env", SPEC, "-n", 240, "--seed", 3, "--eval-freq", -1, "--save-freq", 25]
@@ -131,7 +150,7 @@ def test_a_folder_of_others_runs_and_sends_nothing(
 
 
 @pytest.mark.slow
-def test_runs_survive_kills() -> None:
-    program = [sys.executable, "benchmarks/kill_test.py", "--kills", "10"]
+def test_runs_survive_kills(tmp_path: Path) -> None:
+    program = [sys.executable, "benchmarks/kill_test.py", "--kills", "10", "--out", str(tmp_path / "kills")]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

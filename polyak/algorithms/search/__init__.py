@@ -1,1 +1,1 @@
-"""Games by search: Monte Carlo tree search, rules as arrays, self-play and its players."""
+"""Game search: Monte Carlo tree search, vectorised rules, self-play and its worker processes."""

@@ -1,10 +1,10 @@
 """Self-play in several processes, for one learner.
 
 All processes make a move in each of their games at the same time, with the learner's weights at the time of the
-request, and make the next move while the learner learns from this one. So the weights are always exactly one round old,
+request, and make the next move during the learner's gradient steps. So the weights are always exactly one round old,
 and equal seeds give equal games, whatever the speed of the processes.
 
-Weights travel when they have changed, by their version; positions travel when their games have ended.
+Weights are sent when their version has changed; positions are sent when their games have ended.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from polyak.envs.vec.sending import main_imported_if_possible
 
 Weights = Sequence[np.ndarray]
 UNGUARDED_MAIN = 77
-"""Exit code of a process that found itself starting others while it imported the script."""
+"""Exit code of a process that would start others while it imports the script."""
 _PATIENCE = 10.0
-"""Seconds that processes have to end by themselves."""
+"""Seconds that processes have to exit by themselves."""
 _RANDOM = "keys", "place", "has_normal", "normal"
-"""Parts of the state of numpy's generator, behind its name."""
+"""Parts of the state of numpy's generator, after its name."""
 
 
 class PlayerError(RuntimeError):
-    """A self-play process raised an error, or died. The message has its traceback."""
+    """Raised if a self-play process raises an error or dies. The message has its traceback."""
 
 
 class Player(NamedTuple):
@@ -53,7 +53,7 @@ Job = tuple[Callable[[int], Player], int, int]
 
 
 class Worker(Protocol):
-    """The learner's side of one process."""
+    """The learner's interface to one process."""
 
     @property
     def is_sound(self) -> bool:
@@ -63,30 +63,31 @@ class Worker(Protocol):
         """Send a request: see :meth:`Seat.answer`."""
 
     def answer(self) -> Any:
-        """The answer to the last request.
+        """Returns the answer to the last request.
 
         Raises:
             PlayerError: the process raised an error, or died.
         """
 
     def dismiss(self) -> None:
-        """Ask it to end."""
+        """Request that it ends."""
 
     def end(self) -> None:
         """Wait until it has ended, or kill it."""
 
 
 class Crew(MayBeNamed):
-    """Self-play processes of this machine, with the interface of :class:`~polyak.algorithms.search.self_play.SelfPlay`.
+    """Self-play processes on this machine, with the interface of :class:`~polyak.algorithms.search.self_play.SelfPlay`.
 
     They run from :meth:`start` to :meth:`rest`, and no longer than the process that started them. A worker process
-    imports the script again, so the code that starts them must be under ``if __name__ == "__main__":``.
+    imports the script again, so the code that starts them must be guarded by ``if __name__ == "__main__":``.
 
     Args:
-        make: makes the player of a number of games; sent to the processes with cloudpickle.
-        n_games: of all of them.
-        n_workers: processes, at most one for each game.
-        weights: from a version, the learner's present one, and its weights unless these are the same.
+        make: creates the player of a number of games; sent to the processes with cloudpickle.
+        n_games: of all processes together.
+        n_workers: number of processes, at most one per game.
+        weights: takes a version and returns the learner's present version, and its weights unless the versions are
+            equal.
         seeds: of the processes' generators, one each.
     """
 
@@ -109,7 +110,7 @@ class Crew(MayBeNamed):
         self._made_at: int | None = None
         self._asking = False
         self.lag = 0
-        """Versions between the weights that the last move was made with and the learner's."""
+        """Number of versions by which the weights of the last move were behind the learner's."""
 
     # -- playing -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class Crew(MayBeNamed):
             raise
 
     def _hire(self) -> Iterator[Worker]:
-        """Begin one process for each job."""
+        """Start one process for each job."""
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             os._exit(UNGUARDED_MAIN)
         methods = multiprocessing.get_all_start_methods()
@@ -134,14 +135,14 @@ class Crew(MayBeNamed):
             yield _Process(context, number, job)
 
     def _sent(self, weights: Weights) -> Any:
-        """What all processes are given for these weights."""
+        """Returns the form in which weights are sent to all processes."""
         return weights
 
     def move(self) -> Ended:
-        """A move in every game.
+        """Make a move in every game.
 
         Raises:
-            PlayerError: a process raised an error, or died; all have ended then.
+            PlayerError: a process raised an error or died; all have been ended.
         """
         try:
             if self._ready is None:
@@ -149,7 +150,7 @@ class Crew(MayBeNamed):
                 self._collect()
             assert self._ready is not None
             ended, self._ready = self._ready, None
-            self._ask()  # the next one, which is made while the learner learns from this one
+            self._ask()  # the next move is made during the learner's gradient steps
         except Exception:
             self._end()
             raise
@@ -177,12 +178,13 @@ class Crew(MayBeNamed):
             worker.ask(what, argument)
         return [worker.answer() for worker in self._workers]
 
-    # -- coming to rest ------------------------------------------------------------------------------------------------
+    # -- stopping
+    # ---------------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
         """Finish the current move, keep the state of the games, and end the processes.
 
-        Games are lost, and begin again, where a process has failed or was interrupted in the middle of an answer.
+        Games are lost, and start again, if a process has failed or was interrupted in the middle of an answer.
         """
         workers = self._workers
         if not workers:
@@ -196,13 +198,13 @@ class Crew(MayBeNamed):
             self._end()
 
     def _settled(self) -> list[dict[str, np.ndarray]]:
-        """The states of the processes, after the current move."""
+        """Returns the states of the processes, after the current move."""
         if self._asked_at is not None:
             self._collect()
         return self._ask_all("state", [None] * len(self._workers))
 
     def _end(self) -> None:
-        """Kill all processes."""
+        """End all processes."""
         workers, self._workers = self._workers, []
         self._asked_at = self._sent_at = None
         for worker in workers:
@@ -213,7 +215,7 @@ class Crew(MayBeNamed):
     # -- as arrays -----------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that is needed to resume."""
+        """Returns everything that is needed to resume."""
         if self._workers:
             self._states = self._settled()
         ready = {} if self._ready is None else {f"ready/{name}": a for name, a in self._ready._asdict().items()}
@@ -223,7 +225,7 @@ class Crew(MayBeNamed):
         """Restore what :meth:`state` returned.
 
         Raises:
-            ValueError: it is that of another number of processes.
+            ValueError: the state belongs to another number of processes.
         """
         owners = {name.partition("/")[0] for name in state} - {"ready"}
         if owners != {str(i) for i in range(len(self._jobs))}:
@@ -308,7 +310,7 @@ class _Process:
 
 
 def raised(number: int, failure: WorkerError) -> PlayerError:
-    """The error for an exception in a process."""
+    """Returns the error for an exception in a process."""
     return PlayerError(
         f"process {number} of those that play raised {failure.doing}: {failure.summary.splitlines()[0]}"
         f"\n\n--- traceback of the process ---\n{failure.text}"
@@ -319,7 +321,7 @@ def raised(number: int, failure: WorkerError) -> PlayerError:
 
 
 def serve(connection: Connection, job: bytes) -> None:
-    """The main function of a process: serves requests until the other end is closed."""
+    """Serve requests until the other end is closed: the main function of a process."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches all processes; the learner's decides
     end_with_parent()
     seat = Seat(job)
@@ -336,10 +338,10 @@ def serve(connection: Connection, job: bytes) -> None:
 
 
 class Seat:
-    """The worker's side of a process.
+    """The process's side of the connection.
 
     Args:
-        job: a :data:`Job`, by cloudpickle. The player is made at the first request.
+        job: a :data:`Job`, pickled by cloudpickle. The player is created at the first request.
     """
 
     def __init__(self, job: bytes) -> None:
@@ -351,8 +353,8 @@ class Seat:
 
         Args:
             what: ``"move"``, ``"state"`` or ``"load_state"``.
-            argument: of a move, the weights to make it with unless they are the known ones; of ``"load_state"`` what
-                ``"state"`` returned.
+            argument: for ``"move"``, the weights to use unless they are known; for ``"load_state"``, the result of
+                ``"state"``.
 
         Returns:
             the result, or a :class:`~polyak.envs.vec.env_worker.WorkerError`.

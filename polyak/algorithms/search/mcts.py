@@ -25,8 +25,8 @@ from polyak.envs.games.known import find_game
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, declared, fitted
 
 Evaluator = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Positions [E, ...] and their legal moves [E, A] -> priors of moves [E, A], and values [E] in [-1, 1] to the player to
-move."""
+"""Evaluates positions [E, ...] with legal moves [E, A]: returns priors of moves [E, A], and values [E] in [-1, 1] for
+the player to move."""
 Selection = Literal["uct", "puct", "gumbel"]
 
 
@@ -34,13 +34,13 @@ class Found(NamedTuple):
     """The result of a search of B positions."""
 
     moves: np.ndarray
-    """[B] the best moves, counted from 0 as in all arrays here, also where an environment's actions begin elsewhere."""
+    """[B] the best moves, counted from 0, even if an environment's actions start elsewhere."""
     policy: np.ndarray
-    """[B, A] the improved policy: shares of the visits, or Gumbel MuZero's."""
+    """[B, A] the improved policy: visit shares, or Gumbel MuZero's."""
     visits: np.ndarray
     """[B, A] visit counts."""
     q: np.ndarray
-    """[B, A] mean values of moves to the player to move; NaN for unvisited ones."""
+    """[B, A] mean values of moves for the player to move; NaN for unvisited ones."""
     values: np.ndarray
     """[B] values of the positions."""
     trees: Trees
@@ -51,8 +51,8 @@ class Found(NamedTuple):
 class MCTS:
     """Monte Carlo tree search of a game, or of an environment that can be copied.
 
-    All trees grow together, one node in each of them at a time, so that many positions at once cost little more than
-    one. Games that are over have their exact outcome as value; two-player games are zero-sum.
+    All trees grow together, one node in each of them at a time, so that many positions cost little more than one.
+    Terminal positions have their exact outcome as value; two-player games are zero-sum.
 
     Raises:
         ValueError: an argument is out of range; the message names it.
@@ -62,7 +62,8 @@ class MCTS:
     """``"connect4"``, ``"go"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or an environment of
     Gymnasium."""
     evaluator: Evaluator | None = None
-    """Evaluates new nodes: priors of moves and values of positions, such as a network; ``None``: random rollouts."""
+    """Evaluates new nodes: priors of moves and values of positions, for example by a network; ``None``: random
+    rollouts."""
     simulations: Count = 400
     """Simulations of a search."""
     _: KW_ONLY
@@ -72,21 +73,21 @@ class MCTS:
     """Weight of exploration: the constant of PUCT, or UCT's for returns of range 1, which is doubled for games;
     ``None``: 1.25 and sqrt(2)."""
     exploration_base: Positive = 19652.0
-    """Visits after which PUCT explores more."""
+    """Number of visits from which PUCT explores more."""
     first_play: Literal["zero", "parent"] = "parent"
     """PUCT's value of unvisited moves: 0, or that of their parent."""
     dirichlet_alpha: Positive | None = None
     """Concentration of the noise at the root, for searches with ``noise=True``; ``None``: 10 / number of moves."""
     dirichlet_fraction: Fraction = 0.25
-    """Weight of that noise."""
+    """Weight of the Dirichlet noise."""
     max_considered: Count = 16
-    """Moves that Gumbel's root considers."""
+    """Number of moves that Gumbel's root considers."""
     c_visit: NonNegative = 50.0
-    """Visits that are added to the scale of values in Gumbel's policies, c_visit."""
+    """Visits added to the scale of values in Gumbel's policies, c_visit."""
     c_scale: Positive = 1.0
     """Scale of values in Gumbel's policies, c_scale."""
     solves: bool = True
-    """Whether proven outcomes are backed up: forced wins and losses are not searched any further, and have exact values
+    """Whether proven outcomes are backed up: forced wins and losses are not searched further, and have exact values
     (MCTS-Solver, Winands et al. 2008). For two players only."""
     rollouts: Count = 1
     """Random rollouts from each position, without an evaluator."""
@@ -95,7 +96,7 @@ class MCTS:
     gamma: Fraction = 0.99
     """Discount factor, in an environment."""
     seed: int | None = None
-    """Seed of all draws; ``None`` takes numpy's global stream."""
+    """Seed of the random generator; ``None`` uses numpy's global one."""
 
     def __post_init__(self) -> None:
         for name, declaration in declared(MCTS).items():
@@ -120,7 +121,7 @@ class MCTS:
         Args:
             positions: [B, ...], such as ``game.start(B)``.
             simulations: of this search, in addition to those of reused trees; None: those of the constructor.
-            trees: reused from an earlier search, from :meth:`after`.
+            trees: reused from an earlier search, by :meth:`after`.
             noise: explore at the root: Dirichlet noise, or Gumbel's.
 
         Raises:
@@ -142,7 +143,9 @@ class MCTS:
         return self._found(trees, gumbel)
 
     def after(self, trees: Trees, moves: np.ndarray, simulations: int | None = None) -> Trees | None:
-        """The subtrees of the positions after moves [B], with room for another search.
+        """Returns the subtrees after moves [B], with room for another search.
+
+        None if nothing can be reused: with Gumbel's root, and for unvisited moves.
 
         None where nothing can be reused: with Gumbel's root, and for moves that were not visited.
         """
@@ -152,7 +155,8 @@ class MCTS:
         return trees.below(roots, self.simulations if simulations is None else simulations)
 
     def renewed(self, trees: Trees, moves: np.ndarray, positions: np.ndarray) -> Trees | None:
-        """As :meth:`after`, where some games have ended or begun again: those trees start from ``positions``."""
+        """Returns subtrees like :meth:`after`; trees of games that have ended or started again begin from
+        ``positions``."""
         if self.selection == "gumbel":
             return None
         roots = trees.children[trees.roots, moves]
@@ -166,8 +170,8 @@ class MCTS:
         return kept
 
     def choose(self, positions: Any, simulations: int | None = None, temperature: float = 0.0) -> np.ndarray:
-        """Moves [B], counted from 0, for positions [B, ...]: the best, or drawn by visits to the power of
-        1 / temperature."""
+        """Returns moves [B], counted from 0, for positions [B, ...]: the best, or drawn by visits to the power of 1 /
+        temperature."""
         found = self.search(positions, simulations)
         return found.moves if temperature == 0 else rules.draw(rules.tempered(found.visits, temperature), self.random)
 
@@ -180,13 +184,13 @@ class MCTS:
         *,
         simulations: int | None = None,
     ) -> tuple[np.ndarray, Any]:
-        """The move for an observation of :meth:`Game.observe`, or for a batch; for an environment, its action.
+        """Returns the move for an observation of :meth:`Game.observe`, or for a batch; for an environment, its action.
 
         Args:
             observation: [*observation_shape] or [B, *observation_shape]; for an environment, the environment itself in
                 its present state.
             state, episode_start: ignored; ``state`` is returned.
-            deterministic: the best move; False draws by visits.
+            deterministic: the best move; False draws in proportion to visits.
             simulations: as in :meth:`search`.
         """
         single, positions = read_observation(self.game, observation)
@@ -232,7 +236,7 @@ class MCTS:
         trees.chosen[nodes] = priors.argmax(1)  # the choice of every rule before the first visit
 
     def _rule(self, trees: Trees, nodes: np.ndarray) -> np.ndarray:
-        """Scores [E, A] of the moves of nodes [E], at roots and below."""
+        """Returns the scores [E, A] of the moves of nodes [E], roots or below."""
         visits, totals, priors = trees.visits[nodes], trees.totals[nodes], trees.priors[nodes]
         if self.selection == "uct":
             q = trees.scaled(nodes, rules.means(visits, totals, 0.0))
@@ -248,14 +252,14 @@ class MCTS:
     # -- Gumbel MuZero -------------------------------------------------------------------------------------------------
 
     def _raised(self, trees: Trees, nodes: np.ndarray) -> np.ndarray:
-        """ln P(a) + sigma(Q(a)) [E, A] of moves, with completed values of unvisited ones."""
+        """Returns ln P(a) + sigma(Q(a)) [E, A] of moves, with completed values of unvisited ones."""
         visits, priors = trees.visits[nodes], trees.priors[nodes]
         q = rules.completed(visits, rules.means(visits, trees.totals[nodes], 0.0), priors, trees.values[nodes])
         unit = (trees.scaled(nodes, q) + 1) / 2 if trees.two_sided else trees.scaled(nodes, q)
         return rules.logarithms(priors) + rules.raised(visits, unit, self.c_visit, self.c_scale)
 
     def _improved(self, trees: Trees, nodes: np.ndarray) -> np.ndarray:
-        """pi' = softmax(ln P + sigma(Q)), eq. 11. -> [E, A]"""
+        """Returns pi' = softmax(ln P + sigma(Q)), eq. 11. -> [E, A]"""
         return rules.softmax(self._raised(trees, nodes))
 
     def _begin(self, trees: Trees, noise: bool) -> _GumbelRoot | None:
@@ -292,12 +296,12 @@ class MCTS:
 
 
 class _GumbelRoot:
-    """Sequential halving among moves that Gumbel noise has picked (Algorithm 2).
+    """Sequential halving among moves selected by Gumbel noise (Algorithm 2).
 
     Args:
         noise: [B, A].
-        most: moves that are considered.
-        raised: ln P + sigma(Q) of nodes.
+        most: number of moves considered.
+        raised: computes ln P + sigma(Q) of nodes.
     """
 
     def __init__(self, noise: np.ndarray, most: int, raised: Callable[[Trees, np.ndarray], np.ndarray]) -> None:
@@ -305,11 +309,11 @@ class _GumbelRoot:
         self.due: np.ndarray | None = None
 
     def scores(self, trees: Trees) -> np.ndarray:
-        """g + ln P + sigma(Q). -> [B, A]"""
+        """Returns g + ln P + sigma(Q). -> [B, A]"""
         return self.noise + self.raised(trees, trees.roots)
 
     def next(self, trees: Trees, i: int, simulations: int) -> np.ndarray:
-        """The moves [B] of simulation i."""
+        """Returns the moves [B] of simulation i."""
         if self.due is None:
             legal = (trees.priors[trees.roots] >= 0).sum(1)
             orders = np.stack([rules.halving(n, simulations) for n in range(self.most + 1)])
@@ -319,15 +323,15 @@ class _GumbelRoot:
 
 
 def _order(values: np.ndarray) -> np.ndarray:
-    """[B, A] ranks in [0, 1), the greater the better: they break ties between moves of equal visits."""
+    """Returns ranks [B, A] in [0, 1), larger for larger values: they break ties between moves of equal visits."""
     return values.argsort(1).argsort(1) / values.shape[1]
 
 
 def read_observation(game: Any, observation: Any) -> tuple[bool, np.ndarray]:
-    """Whether an observation is a single one, and its positions [B, ...].
+    """Returns whether an observation is a single one, and its positions [B, ...].
 
     Raises:
-        ValueError: its shape is another.
+        ValueError: the shape is wrong.
     """
     if isinstance(game, CopiedEnv):
         return True, game.position(observation)

@@ -1,4 +1,4 @@
-"""Positions of games, with what a search thought of them and how the games ended: what AlphaZero learns from."""
+"""Replay buffer of game positions, with search policies and outcomes: AlphaZero's training data."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _COLUMNS = "observations", "policies", "legal", "values"
 
 
 class Positions(NamedTuple):
-    """B positions, seen by the player to move, with A moves."""
+    """B positions, from the view of the player to move, with A moves."""
 
     observations: Tensor
     """[B, ...]"""
     policies: Tensor
-    """[B, A] float32, shares of good moves."""
+    """[B, A] float32, policies of the search."""
     legal: Tensor
     """[B, A] bool"""
     values: Tensor
-    """[B] float32, how the game ended for the player to move."""
+    """[B] float32, outcomes of the games for the player to move."""
 
 
 class PositionBuffer(Randomness):
-    """The newest positions; each is drawn in any of the ways to look at it.
+    """The latest positions; samples are augmented by random symmetries.
 
     Args:
-        buffer_size: positions kept.
+        buffer_size: number of positions.
         observation_shape: of one observation.
         n_moves: A.
         symmetries: of the game.
@@ -56,16 +56,16 @@ class PositionBuffer(Randomness):
         self.ring = Ring(record_dtype(dict(zip(_COLUMNS, map(np.dtype, shapes), strict=True))), buffer_size)
 
     def size(self) -> int:
-        """Positions that it holds."""
+        """Returns the number of stored positions."""
         return self.ring.filled
 
     def add(self, observations: np.ndarray, policies: np.ndarray, legal: np.ndarray, values: np.ndarray) -> None:
-        """Take in positions [n, ...]; of more than there is room for, the last ones stay."""
+        """Store positions [n, ...]; if there are more than fit, the last ones are kept."""
         rows = zip(_COLUMNS, (observations, policies, legal, values), strict=True)
         self.ring.extend(Experience({name: column[:, None] for name, column in rows}), copy=True)
 
     def sample(self, batch_size: int) -> Positions:
-        """Draw with replacement."""
+        """Draw a batch with replacement."""
         found = self.ring.at(self.rng.randint(self.size(), size=batch_size))
         ways = self.rng.randint(len(self.cells), size=batch_size)
         seen = found.observations.reshape(batch_size, -1)
@@ -75,15 +75,15 @@ class PositionBuffer(Randomness):
         return Positions(*(torch.from_numpy(array).to(self.device) for array in arrays))
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part, and where the ring stands."""
+        """Returns the filled part, and the write position of the ring."""
         filled = {column: self.ring.columns[column][: self.size(), 0].copy() for column in _COLUMNS}
         return {**filled, "pos": self.ring.written % self.ring.length, "full": self.size() == self.ring.length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned.
+        """Restore what :meth:`state_dict` returned.
 
         Raises:
-            ValueError: there is no room for it.
+            ValueError: there are more positions than fit.
         """
         count = len(state["values"])
         if count > self.ring.length:

@@ -1,4 +1,4 @@
-"""AlphaZero's games in processes on Ray."""
+"""AlphaZero's self-play processes on Ray."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from polyak.distributed.ray_workers import Workers
 from polyak.envs.vec.env_worker import WorkerError
 
 PATIENCE = 600.0
-"""Seconds within which a process must have begun; how long it thinks about a move is its own affair."""
+"""Seconds within which a process must have started; moves have no time limit."""
 
 
 class RayCrew(Crew):
-    """A :class:`~polyak.algorithms.search.crew.Crew` whose processes are on Ray, on this machine or on others.
+    """A :class:`~polyak.algorithms.search.crew.Crew` whose processes run on Ray, on this machine or others.
 
-    For ``AlphaZero(..., n_workers=8, crew_class=RayCrew)``. The games are those of local processes with equal seeds.
-    Each process reserves one processor; weights travel once for all, through Ray's store. Ray is used from the start of
-    learning to its end, and ended then if it was started here.
+    For ``AlphaZero(..., n_workers=8, crew_class=RayCrew)``. The games equal those of local processes with equal seeds.
+    Each process reserves one processor; weights are sent once for all, through Ray's object store. Ray is used from the
+    start of ``learn`` to its end, and shut down then if it was started here.
     """
 
     _table: _Table | None = None
@@ -45,7 +45,7 @@ class RayCrew(Crew):
 
 
 class _Table:
-    """All processes, and the last answer of each that has given one."""
+    """All processes, and the last answer of each."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.workers = Workers(Seat, [(cloudpickle.dumps(job),) for job in jobs], math.inf, name="players")
@@ -53,8 +53,8 @@ class _Table:
         self.is_taking = False
 
     def wait(self) -> None:
-        """Take what answers there are, after a second at most."""
-        self.workers.has_answer(1.0)  # here Ctrl-C comes, if it does
+        """Receive available answers, after at most one second."""
+        self.workers.has_answer(1.0)  # Ctrl-C can interrupt here
         self.is_taking = True
         for number, _, answer in self.workers.answers(wait=False):
             self.answers[number] = _read(number, answer)
@@ -62,7 +62,7 @@ class _Table:
 
 
 class _Actor:
-    """A :class:`~polyak.algorithms.search.crew.Worker` whose process is on Ray."""
+    """A :class:`~polyak.algorithms.search.crew.Worker` whose process runs on Ray."""
 
     def __init__(self, table: _Table, number: int) -> None:
         self._table, self._number = table, number
@@ -92,11 +92,11 @@ class _Actor:
         self._table.workers.end(self._number)
 
     def end(self) -> None:
-        """Ray sees to it."""
+        """Does nothing: Ray ends the process."""
 
 
 def _read(number: int, answer: Any) -> Any:
-    """What a process has said, or the error for it."""
+    """Returns a process's answer, or the error for it."""
     if isinstance(answer, WorkerError):
         return raised(number, answer)
     if not isinstance(answer, Lost):

@@ -11,11 +11,11 @@ from polyak.envs.games.game import Game
 
 
 class Playouts:
-    """Evaluates positions by random rollouts, all of them at once.
+    """Evaluates positions by random rollouts, all in parallel.
 
     Args:
         game: the rules.
-        n: games from each position, which are averaged.
+        n: games from each position, whose results are averaged.
         random: the generator, such as ``np.random`` or a Generator.
         longest: moves after which a game is truncated; its value is the return so far.
     """
@@ -25,14 +25,14 @@ class Playouts:
         self.longest = game.longest if longest is None else longest
 
     def __call__(self, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Uniform priors [B, A] of legal moves, and values [B] to the player to move."""
+        """Returns uniform priors [B, A] of legal moves, and values [B] for the player to move."""
         values = self.play_out(np.repeat(positions, self.n, axis=0), np.repeat(legal, self.n, axis=0))
         return legal / legal.sum(1, keepdims=True), values.reshape(-1, self.n).mean(1)
 
     def play_out(self, positions: np.ndarray, legal: np.ndarray) -> np.ndarray:
-        """The result of one game from each position [B, ...]."""
+        """Returns the result of one game from each position [B, ...]."""
         total, weight, rows = np.zeros(len(positions)), 1.0, np.arange(len(positions))
-        play = self.game.play  # which copies: others need the first positions
+        play = self.game.play  # play() copies, since callers keep the first positions
         for _ in range(self.longest):
             if len(rows) == 0:
                 break

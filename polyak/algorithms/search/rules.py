@@ -1,7 +1,7 @@
-"""Rules of selection in trees, and policies of their roots: pure functions of arrays.
+"""Selection rules in trees, and policies of their roots: pure functions of arrays.
 
 Shapes: E nodes, A moves. In all of them ``visits`` [E, A] are the visit counts of moves, ``q`` [E, A] their mean
-values, and ``priors`` [E, A] is -inf where a move is not legal.
+values, and ``priors`` [E, A] is -inf for illegal moves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 FIRST = np.float32(1e6)
-"""Higher than any score: for moves that must be visited before others are visited again."""
+"""Larger than any score: for moves that must be visited before others are visited again."""
 
 
 def means(visits: np.ndarray, totals: np.ndarray, otherwise: np.ndarray | float) -> np.ndarray:
@@ -36,9 +36,9 @@ def puct(visits: np.ndarray, q: np.ndarray, priors: np.ndarray, c: float, base: 
     Silver et al. 2018 (AlphaZero, Science 362), "Search". N(s) counts the visits of the parent.
 
     Args:
-        visits, q, priors: [E, A]; ``q`` has a value for unvisited moves, too.
+        visits, q, priors: [E, A]; ``q`` includes values of unvisited moves.
         c: weight of priors.
-        base: visits after which the weight grows.
+        base: visits from which the weight grows.
     """
     n = visits.sum(1, keepdims=True)
     weight = (np.log((1 + n + base) / base) + c) * np.sqrt(np.maximum(n, 1))
@@ -63,7 +63,7 @@ def raised(visits: np.ndarray, q: np.ndarray, c_visit: float, c_scale: float) ->
 
 
 def logarithms(priors: np.ndarray) -> np.ndarray:
-    """ln P(s, a), -inf where a move is not legal."""
+    """ln P(s, a), -inf for illegal moves."""
     return np.where(priors >= 0, np.log(np.maximum(priors, 1e-12)), -np.inf)
 
 
@@ -74,15 +74,15 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def catching_up(visits: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """pi'(a) - N(a) / (1 + sum_b N(b)), eq. 14: visits follow the improved policy [E, A], without chance."""
+    """pi'(a) - N(a) / (1 + sum_b N(b)), eq. 14: visits follow the improved policy [E, A] deterministically."""
     return np.where(policy > 0, policy - visits / (1 + visits.sum(1, keepdims=True)), -np.inf)
 
 
 def halving(considered: int, simulations: int) -> np.ndarray:
-    """[simulations] the visit count of the moves to visit next, by sequential halving.
+    """Returns the visit counts [simulations] of the moves to visit next, by sequential halving.
 
-    All ``considered`` moves are visited equally often; then only the better half continues, and so on, each round with
-    the same number of simulations.
+    All ``considered`` moves are visited equally often; then only the better half continues, and so on, with equally
+    many simulations per round.
     """
     if considered <= 1:
         return np.arange(simulations)
@@ -116,7 +116,7 @@ def tempered(visits: np.ndarray, temperature: np.ndarray | float) -> np.ndarray:
 
 
 def draw(shares: np.ndarray, random: Any) -> np.ndarray:
-    """One move for each row of probabilities [E, A] -> [E]"""
+    """Draws one move for each row of probabilities [E, A] -> [E]"""
     limits = shares.cumsum(1)
     drawn: np.ndarray = (random.random(len(shares))[:, None] * limits[:, -1:] < limits).argmax(1)
     return drawn

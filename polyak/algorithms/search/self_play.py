@@ -1,6 +1,6 @@
-"""Self-play: many games at once, both sides played by one search; and matches between two searches.
+"""Self-play: many games in parallel, both sides played by one search; and matches between two searches.
 
-Shapes: G games, L moves of the longest game, P numbers of an observation, A moves.
+Shapes: G games, L moves of the longest game, P entries of an observation, A moves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from polyak.hyperparameters.declaration import Natural, fitted
 
 
 class Ended(NamedTuple):
-    """Games that ended with a move: all N of their positions, one game after another."""
+    """Games that ended with the last move: all N of their positions, game by game."""
 
     observations: np.ndarray
     """[N, *observation_shape]"""
@@ -27,27 +27,28 @@ class Ended(NamedTuple):
     legal: np.ndarray
     """[N, A]"""
     values: np.ndarray
-    """[N] the outcome of the game for the player to move."""
+    """[N] the game's outcome for the player to move."""
     lengths: np.ndarray
-    """Moves of each game, without random opening moves."""
+    """Number of moves of each game, without random opening moves."""
     results: np.ndarray
-    """The outcome of each game for the player that made its first move after the opening."""
+    """The outcome of each game for the player of its first move after the opening."""
 
 
 class SelfPlay:
-    """Plays G games at once, and begins a new one where one has ended.
+    """Plays G games in parallel, and starts a new one whenever one has ended.
 
-    A game begins after its opening: random opening moves are neither counted nor learned from.
+    A game starts after its opening: random opening moves are neither counted nor learned from.
 
     Args:
-        search: of moves.
+        search: chooses the moves.
         n_games: G.
-        warm_moves: first moves of each game that are drawn by visits; later ones are the best.
-        keeps_trees: whether a search reuses the trees of the one before it.
-        opening_moves: most random moves before a game begins; their number is drawn for each game, from 0 on.
+        warm_moves: number of first moves of each game that are drawn in proportion to visits; later ones are the best.
+        keeps_trees: whether a search reuses the previous one's subtrees.
+        opening_moves: largest number of random moves before a game starts; the number is drawn uniformly from 0 for
+            each game.
 
     Raises:
-        HyperparameterError: ``opening_moves`` is no integer of at least 0.
+        HyperparameterError: ``opening_moves`` is not an integer of at least 0.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class SelfPlay:
         return ended
 
     def _begun(self, n: int) -> np.ndarray:
-        """[n, ...] positions in which games begin."""
+        """Returns initial positions [n, ...] of games, after their openings."""
         game, random = self.search.game, self.search.random
-        if self.opening_moves == 0:  # and nothing is drawn
+        if self.opening_moves == 0:  # without drawing random numbers
             return game.start(n)
         return openings(game, n, (random.random(n) * (self.opening_moves + 1)).astype(np.int64), random)
 
     def _moves(self, found: Found) -> np.ndarray:
-        if self.search.selection == "gumbel":  # whose noise has chosen among the best
+        if self.search.selection == "gumbel":  # Gumbel noise has drawn among the best moves
             return found.moves
         drawn = rules.draw(rules.tempered(found.visits, 1.0), self.search.random)
         return np.where(self.plies < self.warm_moves, drawn, found.moves)
@@ -105,7 +106,7 @@ class SelfPlay:
     # -- as arrays -----------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that is needed to resume; games whose positions are objects begin again."""
+        """Returns everything that is needed to resume; games whose positions are objects start again."""
         if self.positions.dtype == object:
             return {}
         names = "positions", "plies", "seen", "policies", "legal"
@@ -121,11 +122,11 @@ class SelfPlay:
 
 
 def match(one: MCTS, other: MCTS, n_games: int, opening_moves: int = 2) -> float:
-    """Points in [0, n_games] that ``one`` makes against ``other``; it begins every second game.
+    """Returns the points in [0, n_games] of ``one`` against ``other``; it begins every second game.
 
     Args:
-        one, other: of the same game.
-        n_games: how many.
+        one, other: searches of the same game.
+        n_games: number of games.
         opening_moves: random moves at the start of each game, so that games differ. Each opening is played twice, with
             either player to move.
     """
@@ -143,19 +144,19 @@ def match(one: MCTS, other: MCTS, n_games: int, opening_moves: int = 2) -> float
         positions, moved = game.play(positions, moves), moved + 1
         outcome = game.outcome(positions)
         over = ~np.isnan(outcome)
-        points += float(((1 + np.where(turn, -outcome, outcome)[over]) / 2).sum())  # to the player before
+        points += float(((1 + np.where(turn, -outcome, outcome)[over]) / 2).sum())  # for the previous player
         positions, playing = positions[~over], playing[~over]
     return points
 
 
 def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.ndarray:
-    """[n, ...] positions after random moves, in which the game is not over.
+    """Returns positions [n, ...] after random moves, in which the game is not over.
 
-    Each move is drawn from those that do not end the game. Where all of them do, the opening is shorter.
+    Each move is drawn from those that do not end the game. If all of them do, the opening is shorter.
 
     Args:
         game: the rules.
-        n: how many.
+        n: number of positions.
         moves: of each opening: one number for all, or [n].
         random: the generator, such as ``np.random`` or a Generator.
     """
@@ -167,7 +168,7 @@ def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.nda
 
 
 def _one_further(game: Game, positions: np.ndarray, random: Any) -> np.ndarray:
-    """[R, ...] positions after one random move that does not end the game; unchanged where there is none."""
+    """Returns positions [R, ...] after one random move that does not end the game; unchanged if there is none."""
     further, left, rows = positions.copy(), np.array(game.legal(positions)), np.arange(len(positions))
     while len(rows):
         moves = rules.draw(left[rows].astype(float), random)

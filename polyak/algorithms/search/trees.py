@@ -1,8 +1,8 @@
-"""Many search trees as arrays, without an object for each node; every step is made in all trees together.
+"""Many search trees as arrays, without an object per node; every operation is vectorised over all trees.
 
-Shapes: B trees of M places each, so that nodes are numbered b M + i with the root at i = 0; A moves; E any nodes.
+Shapes: B trees of M places each, with nodes numbered b M + i and the root at i = 0; A moves; E any nodes.
 
-A node stores the move that it visits next. That depends on its own statistics only, which change only when a simulation
+A node stores the move that it visits next. That depends only on its own statistics, which change only when a simulation
 is backed up through it: a descent follows stored moves, and afterwards all nodes of a path choose again together.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 Rule = Callable[["Trees", np.ndarray], np.ndarray]
-"""Scores [E, A] of the moves of nodes [E]; the greatest is visited next."""
+"""Scores [E, A] of the moves of nodes [E]; the largest is visited next."""
 NONE = -1
 """No node."""
 _ARRAYS = "positions", "visits", "totals", "priors", "values", "rewards", "over", "chosen", "moves"
@@ -23,7 +23,7 @@ _NODES = "children", "ahead", "parents"
 
 
 class Path(NamedTuple):
-    """One descent in each of some trees."""
+    """One descent in each tree."""
 
     rows: np.ndarray
     """[E] the tree of each node on the path."""
@@ -51,25 +51,25 @@ class Trees:
         size = len(roots) * capacity
         self.n, self.n_moves, self.capacity = len(roots), n_moves, capacity
         self.roots = np.arange(self.n) * capacity
-        """[B] the numbers of the roots."""
+        """[B] indices of the roots."""
         self.counts = np.ones(self.n, np.int64)
-        """[B] places taken."""
+        """[B] number of places taken."""
         self.positions = np.empty((size, *roots.shape[1:]), roots.dtype)
         self.positions[self.roots] = roots
         self.visits = np.zeros((size, n_moves), np.float32)
         """Visit counts of moves."""
         self.totals = np.zeros((size, n_moves), np.float32)
-        """Sums of backed-up values, to the player to move."""
+        """Sums of backed-up values, for the player to move."""
         self.priors = np.full((size, n_moves), -np.inf, np.float32)
-        """Prior probabilities of moves; -inf where a move is not legal."""
+        """Prior probabilities of moves; -inf for illegal moves."""
         self.children = np.full((size, n_moves), NONE, np.int64)
         """The child node of each move."""
         self.parents = np.full(size, NONE, np.int64)
-        """The node above."""
+        """The parent node."""
         self.moves = np.zeros(size, np.int64)
-        """The move that leads there from above."""
+        """The move from the parent to the node."""
         self.values = np.zeros(size, np.float32)
-        """The evaluator's value of a node; where the game is over, its outcome."""
+        """The evaluator's value of a node, or the outcome if the game is over."""
         self.rewards = np.zeros(size, np.float32)
         """Immediate reward of the move into a node."""
         self.over = np.zeros(size, bool)
@@ -77,10 +77,10 @@ class Trees:
         self.chosen = np.zeros(size, np.int64)
         """The move that is visited next."""
         self.ahead = np.full(size, NONE, np.int64)
-        """Its child node; NONE if not expanded."""
+        """The child node of that move; NONE if not expanded."""
         self.discount, self.two_sided = discount, discount < 0
         self.low, self.high = np.full(self.n, np.inf, np.float32), np.full(self.n, -np.inf, np.float32)
-        """[B] the least and the greatest return in each tree of one player, where they may be of any size."""
+        """[B] the smallest and the largest return in each one-player tree, whose returns may have any scale."""
 
     def choose(self, nodes: np.ndarray, rule: Rule) -> None:
         """Choose the move that nodes [E] visit next."""
@@ -111,7 +111,7 @@ class Trees:
         return Path(all_rows, all_nodes, depths, last, lengths)
 
     def add(self, parents: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Add a node [E] for the next move of each parent [E], one in each tree; returns their numbers."""
+        """Add a node [E] for the next move of each parent [E], one in each tree; returns their indices."""
         rows = parents // self.capacity
         nodes = self.roots[rows] + self.counts[rows]
         self.counts[rows] += 1
@@ -125,7 +125,7 @@ class Trees:
 
         Args:
             path: the paths.
-            worth: [B] value of the last node of each path to the player to move there.
+            worth: [B] value of the last node of each path for the player to move there.
         """
         over = self.over[path.last]
         steps = (path.lengths + ~over)[path.rows] - path.depths
@@ -140,18 +140,19 @@ class Trees:
         edges = path.nodes, self.chosen[path.nodes]
         self.visits[edges] += 1
         self.totals[edges] += gains
-        return path.nodes if self.two_sided else np.flatnonzero(self.priors.max(1) >= 0)  # whose bounds may have moved
+        return path.nodes if self.two_sided else np.flatnonzero(self.priors.max(1) >= 0)  # bounds may have changed
 
     def _rewards_ahead(self, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """[E] discounted sums of rewards from each node on, along the paths."""
+        """Returns discounted sums of rewards [E] from each node on, along the paths."""
         earned = self.rewards[self.children[nodes, self.chosen[nodes]]]
         sums, after = np.zeros_like(earned), np.zeros(self.n, np.float32)
-        for i in range(len(nodes) - 1, -1, -1):  # nodes stand in the order of their depths
+        for i in range(len(nodes) - 1, -1, -1):  # nodes are sorted by depth
             after[rows[i]] = sums[i] = earned[i] + self.discount * after[rows[i]]
         return sums
 
     def scaled(self, nodes: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Means [E, A] of one player's moves, brought to [0, 1] by the bounds of their trees; of two as they are."""
+        """Scales mean values [E, A] of one-player moves to [0, 1] by the bounds of their trees; two-player values are
+        unchanged."""
         if self.two_sided:
             return q
         rows = nodes // self.capacity
@@ -162,7 +163,7 @@ class Trees:
         """Back up proven outcomes from nodes [E], at most one in each tree: MCTS-Solver, Winands et al. 2008.
 
         A node with a move to a proven loss of the opponent is a proven win; if all moves are proven, the best one is
-        the outcome. Moves that are proven losses are not visited any more. Roots are not changed.
+        the outcome. Moves that are proven losses are no longer visited. Roots are not changed.
         """
         nodes = nodes[self.over[nodes]]
         while len(nodes):
@@ -171,7 +172,7 @@ class Trees:
             below_root = self.parents[above] != NONE
             above, nodes = above[below_root], nodes[below_root]
             lost = self.values[nodes] == 1
-            self.priors[above[lost], self.moves[nodes[lost]]] = -np.inf  # not visited any more
+            self.priors[above[lost], self.moves[nodes[lost]]] = -np.inf  # no longer visited
             children = self.children[above]
             certain = (children != NONE) & self.over[children]
             worth = np.where(certain, -self.values[children], -np.inf).max(1)
@@ -182,7 +183,7 @@ class Trees:
     # -- from one move to the next -------------------------------------------------------------------------------------
 
     def below(self, roots: np.ndarray, room: int) -> Trees:
-        """The subtrees of nodes [B], with room for some more nodes; a root NONE gives an empty tree."""
+        """Returns the subtrees of nodes [B], with ``room`` for more nodes; a root NONE gives an empty tree."""
         old, width = self._descendants(roots), self.capacity
         trees = old // width
         counts = np.bincount(trees, minlength=self.n)
@@ -195,19 +196,19 @@ class Trees:
         kept.counts, kept.low, kept.high = np.maximum(counts, 1), self.low.copy(), self.high.copy()
         for name in _ARRAYS:
             getattr(kept, name)[new] = getattr(self, name)[old]
-        renamed = np.full(len(self.values) + 1, NONE, np.int64)  # the last place is that of NONE
+        renamed = np.full(len(self.values) + 1, NONE, np.int64)  # the last place is for NONE
         renamed[old] = new
         for name in _NODES:
             getattr(kept, name)[new] = renamed[getattr(self, name)[old]]
         return kept
 
     def state(self) -> dict[str, np.ndarray]:
-        """All arrays."""
+        """Returns all arrays."""
         return {name: getattr(self, name) for name in (*_ARRAYS, *_NODES, "counts", "low", "high")}
 
     @classmethod
     def from_state(cls, state: dict[str, np.ndarray], discount: float) -> Trees:
-        """The trees of a :meth:`state`."""
+        """Restores the trees of a :meth:`state`."""
         n, positions = len(state["counts"]), state["positions"]
         capacity = len(positions) // n
         trees = cls(positions[::capacity], state["visits"].shape[1], capacity, discount)
@@ -216,7 +217,7 @@ class Trees:
         return trees
 
     def _descendants(self, roots: np.ndarray) -> np.ndarray:
-        """The nodes [E] of the trees below some nodes, in their order, in which parents come first."""
+        """Returns the nodes [E] of the subtrees of some nodes, in index order, so that parents come first."""
         kept, level = np.zeros(len(self.values), bool), roots[roots >= 0]
         while len(level):
             kept[level] = True

@@ -1,1 +1,1 @@
-"""Tables of action values, planned from a known model or learned from experience."""
+"""Tabular action values, planned with a known model or learned from experience."""

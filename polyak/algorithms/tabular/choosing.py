@@ -1,10 +1,10 @@
-"""Epsilon-greedy choices from tables.
+"""Epsilon-greedy action selection from tables.
 
-These are the parts of loops that numba compiles (:mod:`polyak.algorithms.tabular.walking`): plain Python that reads one
-number after another, with random numbers that the caller has drawn.
+These functions are called in loops that numba compiles (:mod:`polyak.algorithms.tabular.walking`): plain Python on
+single numbers, with random numbers drawn by the caller.
 
-Shapes: K tables, S states, A actions. ``q`` [K, S, A] are action values, which are summed over K; ``legal`` [S, A] says
-which actions a state has.
+Shapes: K tables, S states, A actions. ``q`` [K, S, A] are action values, which are summed over K; ``legal`` [S, A]
+marks the actions that a state has.
 """
 
 import numpy as np
@@ -19,7 +19,8 @@ def total(q: np.ndarray, state: int, action: int) -> float:
 
 
 def best(q: np.ndarray, legal: np.ndarray, state: int) -> tuple[float, int, int]:
-    """max_a q(s, a), how many actions attain it, and how many there are. q [K, S, A], legal [S, A] -> [], [], []"""
+    """max_a q(s, a), the number of actions that attain it, and the number of legal actions. q [K, S, A], legal [S, A]
+    -> [], [], []"""
     value, ties, n = -np.inf, 0, 0
     for action in range(q.shape[2]):
         if legal[state, action]:
@@ -35,7 +36,7 @@ def best(q: np.ndarray, legal: np.ndarray, state: int) -> tuple[float, int, int]
 def choose(
     q: np.ndarray, legal: np.ndarray, state: int, epsilon: float, explores: float, which: float
 ) -> tuple[int, float]:
-    """An epsilon-greedy action (Sutton and Barto section 2.2), and its probability; ties are broken uniformly.
+    """Returns an epsilon-greedy action (Sutton and Barto section 2.2) and its probability; ties are broken uniformly.
 
     Args:
         q: [K, S, A].
@@ -81,7 +82,7 @@ def expected(q: np.ndarray, legal: np.ndarray, state: int, epsilon: float) -> fl
 
 
 def step_size(visits: np.ndarray, table: int, state: int, action: int, alpha: float) -> float:
-    """Count a visit, and return alpha; a negative alpha gives 1 / n, for averages. visits [K, S, A] -> []"""
+    """Count a visit, and return the step size alpha; a negative alpha gives 1 / n, for averages. visits [K, S, A] -> []"""
     visits[table, state, action] += 1
     return alpha if alpha >= 0.0 else 1.0 / visits[table, state, action]
 

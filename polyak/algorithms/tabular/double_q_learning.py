@@ -1,6 +1,7 @@
-"""Double Q-learning: one table chooses, the other evaluates the choice, which removes the maximisation bias.
+"""Double Q-learning: one table chooses actions, the other evaluates them, which removes the maximisation bias.
 
-Van Hasselt 2010, "Double Q-learning", NeurIPS; Sutton and Barto section 6.7. Acts by the sum of the tables.
+Van Hasselt 2010, "Double Q-learning", NeurIPS; Sutton and Barto section 6.7. Actions are chosen by the sum of the
+tables.
 
 Shapes: S states, A actions.
 """
@@ -21,7 +22,7 @@ from polyak.algorithms.tabular.walking import COIN, TIE, Kernel, TableTransition
 
 
 class TwoTables(NamedTuple):
-    """Two tables."""
+    """Two tables of action values."""
 
     q: np.ndarray  # [2, S, A]
     legal: np.ndarray  # [S, A] bool
@@ -30,8 +31,8 @@ class TwoTables(NamedTuple):
 
 
 def learn(tables: TwoTables, moment: TableTransition, draws: np.ndarray) -> None:
-    """q_1(S, A) <- q_1 + alpha [R + gamma q_2(S', argmax_a q_1(S', a)) - q_1], Sutton and Barto eq. 6.10; which table
-    is the first is drawn. q [2, S, A], draws [W]"""
+    """q_1(S, A) <- q_1 + alpha [R + gamma q_2(S', argmax_a q_1(S', a)) - q_1], Sutton and Barto eq. 6.10; the roles of
+    the tables are drawn at random. q [2, S, A], draws [W]"""
     first = 0 if draws[COIN] < 0.5 else 1
     second = 1 - first
     target = moment.reward
@@ -44,7 +45,7 @@ def learn(tables: TwoTables, moment: TableTransition, draws: np.ndarray) -> None
 
 
 class DoubleLearning(Rule):
-    """One table learns from the other's value of its own choice."""
+    """Updates one table by the other's value of its greedy action."""
 
     kernel = Kernel(learn, (), TwoTables)
     n_tables = 2
@@ -55,7 +56,7 @@ class DoubleLearning(Rule):
 
 @dataclass(eq=False, repr=False)
 class DoubleQLearning(TabularLearning):
-    """Double Q-learning with two tables: no bias of maxima, Sutton and Barto 6.7 (Van Hasselt 2010)."""
+    """Double Q-learning with two tables, without maximisation bias, Sutton and Barto 6.7 (Van Hasselt 2010)."""
 
     made_of: ClassVar = {"solver": partial(Walker, DoubleLearning)}
     card: ClassVar[Card] = Card(

@@ -1,4 +1,4 @@
-"""Dyna-Q: each step updates the values and a model, and is followed by planning steps in that model.
+"""Dyna-Q: each step updates the values and a model, followed by planning steps in that model.
 
 Sutton 1990, "Integrated architectures for learning, planning, and reacting based on approximating dynamic programming";
 Sutton and Barto section 8.2. Prioritised sweeping: Moore and Atkeson 1993, Machine Learning 13; Peng and Williams 1993;
@@ -29,17 +29,17 @@ class DynaTables(NamedTuple):
     q: np.ndarray  # [1, S, A]
     legal: np.ndarray  # [S, A] bool
     visits: np.ndarray  # [1, S, A] int64
-    successors: np.ndarray  # [P] int64 what followed last; -1: never tried
+    successors: np.ndarray  # [P] int64 the last successor; -1: never tried
     rewards: np.ndarray  # [P]
     ends: np.ndarray  # [P] bool
-    seen: np.ndarray  # [S] int64 states that were seen, n_seen of them
+    seen: np.ndarray  # [S] int64 visited states, n_seen of them
     n_seen: np.ndarray  # [1] int64
-    tried: np.ndarray  # [S, A] int64 actions that were tried in each, n_tried of them
+    tried: np.ndarray  # [S, A] int64 actions tried in each state, n_tried of them
     n_tried: np.ndarray  # [S] int64
-    priorities: np.ndarray  # [2 M] a tree: leaf p at M + p, above two nodes the larger of them, the largest at 1
+    priorities: np.ndarray  # [2 M] a max-tree: leaf p at M + p, the root at 1
     heads: np.ndarray  # [S] int64 the first pair that leads to each state; -1: none
-    nexts: np.ndarray  # [P] int64 the one after it
-    before: np.ndarray  # [P] int64 the one before it
+    nexts: np.ndarray  # [P] int64 the next pair that leads to the same state
+    before: np.ndarray  # [P] int64 the previous one
     gamma: float
     n_plans: int
     sweeps: bool
@@ -55,7 +55,7 @@ def target(tables: DynaTables, pair: int) -> float:
 
 
 def store(tables: DynaTables, moment: TableTransition) -> int:
-    """Store the transition in the model; its pair is now among those that lead to the new successor. successors [P]"""
+    """Store the transition in the model, and link its pair to the new successor. successors [P]"""
     n_actions = tables.q.shape[2]
     pair = moment.state * n_actions + moment.action
     known = tables.successors[pair]
@@ -94,7 +94,7 @@ def put_priority(tables: DynaTables, pair: int, priority: float) -> None:
 
 
 def most_urgent(tables: DynaTables) -> int:
-    """The first pair of the largest priority; -1 if all are 0. priorities [2 M] -> []"""
+    """Returns the first pair of the largest priority; -1 if all are 0. priorities [2 M] -> []"""
     if tables.priorities[1] <= 0.0:
         return -1
     node, leaves = 1, len(tables.priorities) // 2
@@ -117,7 +117,7 @@ def move(tables: DynaTables, pair: int, alpha: float) -> None:
 
 
 def sweep(tables: DynaTables, pair: int, alpha: float) -> None:
-    """Update the pairs of largest priority first, and set the priorities of their predecessors. As in Sutton and Barto
+    """Update the pairs in order of priority, and set the priorities of their predecessors. As in Sutton and Barto
     section 8.4, a real step sets a priority by its error, and does not update q itself. priorities [2 M]"""
     n_actions = tables.q.shape[2]
     error = abs(target(tables, pair) - tables.q[0, pair // n_actions, pair % n_actions])
@@ -139,7 +139,7 @@ def sweep(tables: DynaTables, pair: int, alpha: float) -> None:
 
 
 def learn(tables: DynaTables, moment: TableTransition, draws: np.ndarray) -> None:
-    """Learn from the step as in Q-learning, then from ``n_plans`` earlier steps: a random visited state and a random
+    """Learn from the step as in Q-learning, then from ``n_plans`` planned steps: a random visited state and a random
     action taken there; or by priority. draws [W]: two from ``WIDTH`` on for each planned step."""
     step_size(tables.visits, 0, moment.state, moment.action, moment.alpha)
     pair = store(tables, moment)
@@ -155,7 +155,7 @@ def learn(tables: DynaTables, moment: TableTransition, draws: np.ndarray) -> Non
 
 
 class Dyna(Rule):
-    """Learns from a step, and from earlier ones in a model of the environment."""
+    """Learns from a step, and from planned steps in a model of the environment."""
 
     kernel = Kernel(learn, (target, store, put_priority, most_urgent, move, sweep), DynaTables)
 
@@ -194,9 +194,9 @@ class DynaQ(TabularLearning):
     planning_steps: Natural = 10
     """Planning updates after each step; 0 is Q-learning."""
     prioritized: bool = False
-    """Prioritised sweeping: plan first for pairs whose values would change most, and then for their predecessors."""
+    """Prioritised sweeping: plan first for pairs whose values would change most, then for their predecessors."""
     priority_threshold: NonNegative = 1e-4
-    """Smallest change that gets a priority. Only with ``prioritized``."""
+    """Smallest change of a value that gets a priority. Only with ``prioritized``."""
 
     made_of: ClassVar = {"solver": partial(Walker, Dyna)}
     card: ClassVar[Card] = Card(

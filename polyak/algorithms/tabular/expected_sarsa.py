@@ -2,8 +2,8 @@
 
 Van Seijen, van Hasselt, Whiteson and Wiering 2009, "A theoretical and empirical analysis of Expected Sarsa", ADPRL;
 Sutton and Barto section 6.6. With ``n_steps`` it is tree backup (section 7.5), with ``lambda_`` TB(lambda) (section
-12.10), both for the policy that acts. Shapes: see :mod:`polyak.algorithms.tabular.temporal_difference`, whose rule it
-is.
+12.10), both for the behaviour policy. Shapes and the update rule: see
+:mod:`polyak.algorithms.tabular.temporal_difference`.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A table of action values as a graph that can be exported."""
+"""Export of a table of action values as a graph."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from polyak.nn.export.ports import Graph, Port, observation_ports
 
 
 class TableGraph(Graph):
-    """Observations [B, ...] of a finite space -> their rows of the table -> the best actions [B]; the first of ties.
+    """Maps observations [B, ...] of a finite space to their rows of the table and to the best actions [B]; the first of
+    ties.
 
     Args:
         numbering: of the observations.
         action_space: a Discrete of A actions.
-        preferences: [S, A], of which the largest decides; -inf where a state does not have the action.
-        masks: whether masks [B, A] of what is allowed are an input.
+        preferences: [S, A], whose argmax is taken; -inf for actions that a state does not have.
+        masks: whether masks [B, A] of allowed actions are an input.
     """
 
     preferences: Tensor
@@ -46,7 +47,7 @@ class TableGraph(Graph):
         self.outputs = [Port("action", "action", (), "int64")]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor]:
-        """Observations in the order of ``inputs``, and masks, -> actions [B]."""
+        """Maps observations in the order of ``inputs``, and masks, to actions [B]."""
         digits = torch.cat([inputs[i].flatten(1) if inputs[i].ndim > 1 else inputs[i][:, None] for i in self._order], 1)
         states = ((digits.long() - self.starts) * self.strides).sum(1)
         rows = self.preferences[states]

@@ -1,8 +1,8 @@
-"""Learning a table while acting: the loop around a rule.
+"""Learning a table online: the loop around an update rule.
 
 A rule is a function of tables, a transition and random numbers (:mod:`polyak.algorithms.tabular.walking`). If the
-transitions of the environments are known (:mod:`polyak.envs.tabular.known`), one loop over arrays makes many steps at
-once, which numba compiles; other environments are stepped one by one. Callbacks are called after every step.
+transitions of the environments are known (:mod:`polyak.envs.tabular.known`), one loop over arrays, which numba
+compiles, makes many steps at once; other environments are stepped one by one. Callbacks are called after every step.
 """
 
 from collections import Counter
@@ -44,17 +44,17 @@ from polyak.loops.training import Loop, restart_if_interrupted
 from polyak.schedules import Schedule
 
 _STRETCH = 10_000
-"""Steps that are made at once where no callback needs each of them."""
+"""Steps that are made at once if no callback needs each of them."""
 _FEW = 50_000
-"""Steps that are over before a loop is compiled."""
+"""Number of steps up to which compiling a loop does not pay off."""
 _WALKED: Counter[Learn] = Counter()
 """Steps that this process has made by each rule: many short runs count as a long one."""
 _NAMES = ("actions", "buffer_actions", "rewards", "dones", "infos", "new_obs")
-"""Names under which callbacks read a step."""
+"""Names of a step's values in callbacks' ``locals``."""
 
 
 class EndedEpisodes(NamedTuple):
-    """Episodes in the order of their ends."""
+    """Ended episodes, in the order of their ends."""
 
     returns: np.ndarray
     """[n] sums of rewards."""
@@ -63,21 +63,21 @@ class EndedEpisodes(NamedTuple):
 
 
 class Rule:
-    """How a table learns from a transition: a kernel, the arrays that it needs, and the hyper-parameters that it reads.
+    """An update rule of a table: its kernel, the arrays that it needs, and the hyper-parameters that it reads.
 
     Args:
         model: the algorithm.
     """
 
     n_tables = 1
-    """K tables, which are summed."""
+    """Number K of tables, which are summed."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     @property
     def kernel(self) -> Kernel:
-        """What is applied to each transition."""
+        """The function that is applied to each transition."""
         raise NotImplementedError
 
     @property
@@ -92,48 +92,48 @@ class Rule:
 
     @property
     def n_draws(self) -> int:
-        """Random numbers of one step."""
+        """Number of random numbers per step."""
         return WIDTH
 
     def check(self) -> None:
-        """Refuse hyper-parameters."""
+        """Refuse invalid hyper-parameters."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays by state and action, besides ``q`` and ``legal``."""
+        """Returns arrays by state and action, besides ``q`` and ``legal``."""
         return {"visits": np.zeros(self.model.q.shape, np.int64)}
 
     def memory(self) -> dict[str, np.ndarray]:
-        """Arrays of the running episodes, [N, ...]: empty when all is 0."""
+        """Returns arrays of the running episodes, [N, ...]: empty when all is 0."""
         return {}
 
     def numbers(self) -> dict[str, Any]:
-        """Hyper-parameters that the kernel reads."""
+        """Returns the hyper-parameters that the kernel reads."""
         return {"gamma": float(self.model.gamma)}
 
     def with_room(self, tables: Any, steps: int) -> Any:
-        """Tables that are large enough for so many further steps."""
+        """Returns tables with room for ``steps`` further steps."""
         return tables
 
 
 def steps_of_episodes(n_envs: int, steps: int) -> dict[str, np.ndarray]:
-    """Empty arrays for so many steps of N running episodes, [N, steps] each, and for how many there are, [N]."""
+    """Returns empty arrays for the steps of N running episodes, [N, steps] each, and for their counts, [N]."""
     ints = {name: np.zeros((n_envs, steps), np.int64) for name in ("states", "actions")}
     floats = {name: np.zeros((n_envs, steps)) for name in ("chances", "rewards")}
     return {**ints, **floats, "counts": np.zeros(n_envs, np.int64)}
 
 
 class Made(NamedTuple):
-    """What some steps came to."""
+    """The result of some steps."""
 
     steps: int
     episodes: list[tuple[float, int]]
     """Return and length of each episode that ended, in the order of their ends."""
     shown: Callable[[], tuple[Any, ...]]
-    """The values of :data:`_NAMES`, where it was one step."""
+    """Returns the values of :data:`_NAMES`, for a single step."""
 
 
 def log_learning(model: Any) -> None:
-    """Logs how much is explored, and how far learning has come."""
+    """Logs the exploration rate and the counters."""
     rate, clock, logger = model.learning_rate, model.clock, model.logger
     logger.record("rollout/exploration_rate", model.solver.explores)
     if callable(rate):
@@ -143,7 +143,7 @@ def log_learning(model: Any) -> None:
 
 
 class Walker(Solver):
-    """Acts, and lets a rule learn from each step.
+    """Acts, and applies a rule to each step.
 
     Args:
         rule: the class of the rule.
@@ -179,7 +179,7 @@ class Walker(Solver):
         self.places = Places(states, actions, np.zeros(n), lengths, np.zeros(n))
         arrays, memory = self.rule.arrays(), self.rule.memory()
         self.learned, self.under_way = list(arrays), list(memory)
-        """Names of arrays."""
+        """Names of the rule's arrays: learned ones, and those of running episodes."""
         self.tables = self.rule.kernel.tables(q=model.q, legal=model.legal, **arrays, **memory, **self.rule.numbers())
 
     def seed(self, seed: int) -> None:
@@ -193,7 +193,7 @@ class Walker(Solver):
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def walk_for(self, steps: int) -> Walk:
-        """What makes many steps at once: machine code, if so many are worth compiling it."""
+        """Returns the function that makes many steps at once: machine code if ``steps`` are worth compiling it."""
         wanted = self.model.compile is True or (self.model.compile == "auto" and steps > _FEW)
         walk = compiled(self.rule.kernel) if wanted else None
         return make_walk(self.rule.kernel.learn) if walk is None else walk
@@ -210,10 +210,10 @@ class Walker(Solver):
     def learn_episodes(self, n_episodes: int) -> EndedEpisodes:
         """Train for whole episodes, without callbacks and logs, and return their statistics.
 
-        New ones begin; schedules follow the share of episodes that have ended.
+        New episodes start; schedules follow the share of episodes that have ended.
 
         Args:
-            n_episodes: how many; with several environments those that end first.
+            n_episodes: number of episodes; with several environments those that end first.
 
         Returns:
             their returns and lengths.
@@ -234,13 +234,13 @@ class Walker(Solver):
         return EndedEpisodes(*map(np.array, zip(*found[:n_episodes], strict=True)))
 
     def advance(self, walk: Walk, steps: int, n_episodes: int = 2**62, left: float | None = None) -> Made:
-        """Make up to so many steps in each environment, or until ``n_episodes`` have ended.
+        """Make up to ``steps`` steps in each environment, or until ``n_episodes`` have ended.
 
         Args:
-            walk: makes steps that are known.
-            steps: how many; one is made where the environments must be asked.
+            walk: makes steps of known environments.
+            steps: number of steps; one is made in environments that must be stepped.
             n_episodes: at least 1.
-            left: the share of the training that is left, where the number of steps does not say it.
+            left: remaining share of the training, if it does not follow from the number of steps.
         """
         clock, n = self.model.clock, self.model.n_envs
         steps = 1 if self.known is None else steps
@@ -257,7 +257,7 @@ class Walker(Solver):
         return made
 
     def along(self, name: str, steps: int, left: float | None = None) -> np.ndarray:
-        """A hyper-parameter that may be a schedule at each of the next steps, [T]; -1 for averages."""
+        """Returns a hyper-parameter, possibly a schedule, at each of the next steps, [T]; -1 for averages."""
         value, clock, n = getattr(self.model, name), self.model.clock, self.model.n_envs
         if not callable(value):
             return np.full(steps, -1.0 if value == "1/n" else float(value))
@@ -271,11 +271,12 @@ class Walker(Solver):
         require(0 <= low <= high <= 1, name, value, f"it gives {low:g} to {high:g}, which must lie in [0, 1].")
         return values
 
-    # -- steps that are known ------------------------------------------------------------------------------------------
+    # -- known environments
+    # ----------------------------------------------------------------------------------------------
 
     def stretch(self, walk: Walk, n_episodes: int, rates: list[np.ndarray], draws: np.ndarray) -> Made:
-        """Walk T steps by step sizes and probabilities of exploring [T] and random numbers [T, N, W], or until
-        ``n_episodes`` have ended."""
+        """Walk T steps with step sizes and exploration rates [T] and random numbers [T, N, W], or until ``n_episodes``
+        have ended."""
         known: Any = self.known
         model, rule, places, n = self.model, self.rule, self.places, self.model.n_envs
         ints = [np.zeros(len(draws) * n, np.int64) for _ in range(3)]
@@ -307,20 +308,21 @@ class Walker(Solver):
         return Made(steps, episodes, shown)
 
     def observations(self, states: np.ndarray) -> np.ndarray:
-        """Observations of known environments, which are Discrete. states [N] -> [N]"""
+        """Converts states [N] of known environments to their Discrete observations [N]."""
         space = self.model.observation_space
         seen: np.ndarray = (states + int(space.start)).astype(space.dtype)
         return seen
 
     def rest(self) -> None:
-        """Set states and episodes in wrappers, so that other code can step the environments."""
+        """Write states and episodes back to the wrappers, so that other code can step the environments."""
         if self.known is None:
             return
         columns = self.places.returns.tolist(), self.places.lengths.tolist()
         for env, (total, length) in enumerate(zip(*columns, strict=True)):
             self.known.put_episode(env, total, length)
 
-    # -- steps that must be asked for ----------------------------------------------------------------------------------
+    # -- other environments
+    # ----------------------------------------------------------------------------------------------
 
     def ask(self, rates: list[np.ndarray], draws: np.ndarray) -> Made:
         """Make one step of the environments and learn from it; arguments as of :meth:`stretch`, T = 1."""
@@ -336,7 +338,7 @@ class Walker(Solver):
         return Made(1, ended, lambda: values)
 
     def act(self, observations: Any, episode_starts: Any = None, masks: np.ndarray | None = None) -> Acted:
-        """Epsilon-greedy actions [N] for N observations, by the random numbers of the step."""
+        """Returns epsilon-greedy actions [N] for N observations, by the random numbers of the step."""
         model, places = self.model, self.places
         places.states[:] = model.numbering.states(observations)[0]
         for env, state in enumerate(places.states.tolist()):
@@ -401,18 +403,18 @@ class Walker(Solver):
         if resume:
             self.stream.bit_generator.state = saved.info["extra_state"]["stream"]
         if runner is None or runner.obs is None or saved.info["n_envs"] != self.model.n_envs:
-            return  # new episodes begin
+            return  # new episodes start
         self.take_back(saved.state_of("actor/memory"), self.under_way)
         for name, array in saved.state_of("actor/places").items():
             getattr(self.places, name)[...] = array
 
 
 class TableLoop:
-    """Learns from one stretch of steps after another.
+    """Learns from series of steps.
 
     Args:
         model: the algorithm.
-        callback: asked whether to continue, after every step unless it is idle.
+        callback: called after every step unless it is idle; may stop training.
         log_interval: episodes between two tables.
     """
 
@@ -422,7 +424,7 @@ class TableLoop:
         self.walk = self.walker.walk_for(model.clock.total - model.clock.steps)
 
     def iterate(self) -> bool:
-        """A stretch, or a step where a callback looks. False: it asked to stop."""
+        """Make a series of steps, or one if a callback reads it. Returns False if it stops training."""
         model, walker, callback, clock, every = (
             self.model,
             self.walker,
@@ -448,19 +450,19 @@ class TableLoop:
 
 @dataclass(eq=False, repr=False)
 class TabularLearning(TableAlgorithm):
-    """Algorithms that learn a table while they act, by a rule: ``partial(Walker, rule)`` is their solver."""
+    """Algorithms that learn a table online by an update rule: ``partial(Walker, rule)`` is their solver."""
 
     learning_rate: Literal["1/n"] | Fraction | Schedule = 0.1
     """Step size: a number in [0, 1], a function of the remaining progress (1 at the start, 0 at the end), or ``"1/n"``:
-    one over the number of times that the pair was updated, so that values are averages."""
+    one over the number of updates of the pair, so that values are averages."""
     _: KW_ONLY
     epsilon: Fraction | Schedule = 0.1
     """Probability of a random action: a number in [0, 1] or a function of the remaining progress."""
     initial_value: Annotated[float, Fixed("the table is filled with it. Set model.q, or make a new model.")] = 0.0
-    """Initial action values; optimistic ones let every action be tried."""
+    """Initial action values; optimistic ones cause every action to be tried."""
     compile: bool | Literal["auto"] = "auto"
-    """Run the inner loop as machine code (needs ``polyak[fast]``), with the same results to the last bit. ``"auto"``
-    does so in long runs, if numba is installed. Only for known transitions: those of a table ``P``."""
+    """Run the inner loop as machine code (needs ``polyak[fast]``), with bitwise equal results. ``"auto"`` does so in
+    long runs, if numba is installed. Only for known transitions: those of a table ``P``."""
 
     loop: ClassVar[Callable[..., Loop]] = TableLoop
     learn_episodes = Held[Callable[[int], EndedEpisodes]]("solver.learn_episodes")

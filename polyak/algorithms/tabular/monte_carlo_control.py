@@ -1,10 +1,10 @@
-"""Monte Carlo control: values are averages of returns, and a table learns when an episode has ended.
+"""Monte Carlo control: values are averages of returns, updated at the end of each episode.
 
-Sutton and Barto chapter 5; first visits against every visit: Singh and Sutton 1996. On-policy with an epsilon-greedy or
-exploring start (sections 5.3 and 5.4), or off-policy about the greedy policy with weighted importance sampling (section
-5.7), which stops going back where the greedy policy would have acted otherwise.
+Sutton and Barto chapter 5; first-visit against every-visit: Singh and Sutton 1996. On-policy with epsilon-greedy
+actions or exploring starts (sections 5.3 and 5.4), or off-policy for the greedy policy with weighted importance
+sampling (section 5.7), which stops at the last action that is not greedy.
 
-Shapes: N environments, S states, A actions, L steps that there is room for.
+Shapes: N environments, S states, A actions, L allocated steps.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -26,17 +26,17 @@ from polyak.schedules import Schedule
 
 
 class TableWithEpisodes(NamedTuple):
-    """The table, and the episodes under way."""
+    """The table, and the running episodes."""
 
     q: np.ndarray  # [1, S, A]
     legal: np.ndarray  # [S, A] bool
     visits: np.ndarray  # [1, S, A] int64
     totals: np.ndarray  # [S, A] sums of importance weights
-    times: np.ndarray  # [S, A] int64 when the pair was first visited in the episode that has just ended
+    times: np.ndarray  # [S, A] int64 first visit of the pair in the episode that has just ended
     states: np.ndarray  # [N, L] int64
     actions: np.ndarray  # [N, L] int64
-    chances: np.ndarray  # [N, L] with which the actions were chosen
-    rewards: np.ndarray  # [N, L] that followed them
+    chances: np.ndarray  # [N, L] probabilities with which the actions were chosen
+    rewards: np.ndarray  # [N, L] rewards of the actions
     counts: np.ndarray  # [N] int64 steps of the episode so far
     gamma: float
     every_visit: bool
@@ -44,7 +44,7 @@ class TableWithEpisodes(NamedTuple):
 
 
 def first_best(tables: TableWithEpisodes, state: int) -> int:
-    """The greedy action of the off-policy target policy: the first of ties. q [1, S, A] -> []"""
+    """Returns the greedy action of the off-policy target policy: the first of ties. q [1, S, A] -> []"""
     value, _, _ = best(tables.q, tables.legal, state)
     for action in range(tables.q.shape[2]):
         if tables.legal[state, action] and tables.q[0, state, action] == value:
@@ -53,8 +53,8 @@ def first_best(tables: TableWithEpisodes, state: int) -> int:
 
 
 def look_back(tables: TableWithEpisodes, moment: TableTransition, later: float) -> None:
-    """From the end of an episode to its beginning: G <- R + gamma G, and q(S, A) moves towards G (Sutton and Barto
-    section 5.4), off-policy by W / C of the way, with W <- W / b(A | S) (section 5.7). rewards [N, L]"""
+    """Update from the end of an episode to its beginning: G <- R + gamma G, and q(S, A) moves towards G (Sutton and
+    Barto section 5.4), off-policy by W / C of the way, with W <- W / b(A | S) (section 5.7). rewards [N, L]"""
     env, weight = moment.env, 1.0
     for time in range(tables.counts[env] - 1, -1, -1):
         tables.times[tables.states[env, time], tables.actions[env, time]] = time
@@ -79,8 +79,8 @@ def look_back(tables: TableWithEpisodes, moment: TableTransition, later: float) 
 
 
 def learn(tables: TableWithEpisodes, moment: TableTransition, draws: np.ndarray) -> None:
-    """Store the transition; at the end of the episode, learn. The return after a truncation is taken from the table.
-    states, actions, chances, rewards [N, L], draws [W] (none)."""
+    """Store the transition; at the end of the episode, update. Truncated episodes bootstrap from the table. states,
+    actions, chances, rewards [N, L], draws [W] (unused)."""
     env = moment.env
     place = tables.counts[env]
     tables.states[env, place], tables.actions[env, place] = moment.state, moment.action
@@ -95,7 +95,7 @@ def learn(tables: TableWithEpisodes, moment: TableTransition, draws: np.ndarray)
 
 
 class Returns(Rule):
-    """Learns from an episode when it has ended."""
+    """Learns from an episode at its end."""
 
     kernel = Kernel(learn, (first_best, look_back), TableWithEpisodes)
 
@@ -122,7 +122,7 @@ class Returns(Rule):
         return steps_of_episodes(self.model.n_envs, 0)
 
     def with_room(self, tables: Any, steps: int) -> Any:
-        """Arrays of double the size where an episode could exceed it."""
+        """Returns arrays of double the size if an episode could exceed them."""
         needed, room = int(tables.counts.max(initial=0)) + steps, tables.states.shape[1]
         if needed <= room:
             return tables
@@ -143,12 +143,12 @@ class MonteCarloControl(TabularLearning):
     progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     visits: Literal["first", "every"] = "first"
-    """Which visits of a pair in an episode count: the first of them or every one."""
+    """The visits of a pair in an episode that are counted: the first one or every one."""
     exploring_starts: Annotated[bool, Fixed("episodes have begun by it. Use load(path, {}=...).")] = False
-    """Begin episodes with a random action, and in a random state if the environment's transitions are known; then
-    ``epsilon=0`` can be enough."""
+    """Start episodes with a random action, and in a random state if the environment's transitions are known; then
+    ``epsilon=0`` can suffice."""
     off_policy: bool = False
-    """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
+    """Learn about the greedy policy, by weighted importance sampling; requires ``epsilon`` above 0 and averages."""
 
     made_of: ClassVar = {"solver": partial(Walker, Returns)}
     card: ClassVar[Card] = Card(

@@ -38,12 +38,12 @@ class KnownModel:
         self.outcomes = tuple(map(torch.from_numpy, (process.pairs, continuing, process.successors)))
 
     def action_values(self, values: Tensor, gamma: float) -> Tensor:
-        """[S] -> [S, A]"""
+        """Returns action values [S, A] from state values [S]."""
         pairs, continuing, successors = self.outcomes
         return action_values(values, self.mean_rewards, pairs, continuing, successors, gamma)
 
     def policy_values(self, policy: Tensor, rewards: Tensor, gamma: float) -> Tensor:
-        """Exact values of a policy with given rewards: both [S, A] -> [S]"""
+        """Returns the exact values of a policy with given rewards: both [S, A] -> [S]"""
         pairs, continuing, successors = self.outcomes
         return policy_values(policy, rewards, pairs, continuing, successors, gamma)
 
@@ -56,7 +56,7 @@ class Planner(Solver):
     """
 
     converged = False
-    """Whether a sweep has changed values by no more than the tolerance."""
+    """Whether the last sweep changed values by no more than the tolerance."""
 
     def meet(self, env: VecEnv) -> None:
         self.process = FiniteProcess.of(env.get_attr("unwrapped", 0)[0])
@@ -80,11 +80,11 @@ class Planner(Solver):
 
 
 class Sweeps:
-    """Sweeps over all states until values change no more.
+    """Sweeps over all states until values converge.
 
     Args:
         model: the algorithm.
-        callback: asked after every sweep whether to continue.
+        callback: called after every sweep; may stop training.
         log_interval: sweeps between two tables.
     """
 
@@ -93,7 +93,7 @@ class Sweeps:
         self.planner: Planner = model.solver
 
     def iterate(self) -> bool:
-        """One sweep. False: values have converged, or a callback asked to stop."""
+        """Make one sweep. Returns False if values have converged, or a callback stops training."""
         model, planner, clock, callback = self.model, self.planner, self.model.clock, self.callback
         with model._split.update:
             change = planner.sweep()
@@ -112,8 +112,8 @@ class Sweeps:
 
 @dataclass(eq=False, repr=False)
 class Planning(TableAlgorithm):
-    """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends at
-    convergence. A :class:`Planner` is their solver."""
+    """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends at convergence.
+    A :class:`Planner` is their solver."""
 
     _: KW_ONLY
     tolerance: NonNegative = 1e-10

@@ -1,7 +1,7 @@
-"""Policy iteration: evaluate a policy exactly, improve it, and repeat until it does not change.
+"""Policy iteration: evaluate a policy exactly, improve it, and repeat until it no longer changes.
 
-Howard 1960, "Dynamic Programming and Markov Processes"; Sutton and Barto section 4.3. The values of a policy are the
-solution of linear equations. The first policy is uniform, under which most episodes end.
+Howard 1960, "Dynamic Programming and Markov Processes"; Sutton and Barto section 4.3. The values of a policy solve
+linear equations. The first policy is uniform, under which most episodes end.
 
 Shapes: S states, A actions.
 """
@@ -26,9 +26,9 @@ class PolicyPlanner(Planner):
     """Evaluates a policy exactly, and improves it.
 
     Args:
-        rewarded: called with this planner and a policy [S, A]: the rewards [S, A] that it is evaluated by.
-        improved: called with this planner, a policy and its action values, both [S, A]: a better policy [S, A], and its
-            values of states [S] if these were its action values.
+        rewarded: takes this planner and a policy [S, A], and returns the rewards [S, A] of its evaluation.
+        improved: takes this planner, a policy and its action values, both [S, A], and returns a better policy [S, A]
+            and its one-step state values [S].
         model: the algorithm.
     """
 
@@ -42,7 +42,7 @@ class PolicyPlanner(Planner):
         legal = self.model.legal
         self.policy = legal / legal.sum(1, keepdims=True)
         """[S, A] probabilities of actions."""
-        if self.model.env is not None:  # nothing is chosen after an end
+        if self.model.env is not None:  # terminal states have no choices
             over = self.process.terminal
             self.policy[over] = np.eye(legal.shape[1])[legal[over].argmax(1)]
 
@@ -66,15 +66,15 @@ class PolicyPlanner(Planner):
 
 
 def given_rewards(planner: PolicyPlanner, policy: Tensor) -> Tensor:
-    """The model's own: [S, A] -> [S, A]"""
+    """Returns the model's own rewards: [S, A] -> [S, A]"""
     return planner.known.mean_rewards
 
 
 def greedily(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """The greedy policy of action values, and its values of states: both [S, A] -> [S, A], [S]"""
+    """Returns the greedy policy of action values, and its state values: both [S, A] -> [S, A], [S]"""
     legal, tolerance = planner.known.legal, planner.model.tolerance
     best = greedy_values(q, legal)
-    # A best action is kept: a change between equal actions might give a policy that never ends an episode.
+    # A best action is kept: switching between equal actions might give a policy that never ends an episode.
     present = policy.argmax(1)
     stays = (policy.amax(1) == 1) & (q.gather(1, present[:, None])[:, 0] >= best - tolerance)
     actions = torch.where(stays, present, greedy_actions(q, legal, tolerance))
@@ -83,7 +83,7 @@ def greedily(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor,
 
 @dataclass(eq=False, repr=False)
 class PolicyIteration(Planning):
-    """Policy iteration on a known model by Sutton and Barto 4.3: ``learn(n)`` improves up to n times (Howard 1960)."""
+    """Policy iteration with a known model, Sutton and Barto 4.3: ``learn(n)`` improves up to n times (Howard 1960)."""
 
     made_of: ClassVar = {"solver": partial(PolicyPlanner, given_rewards, greedily)}
     policy_table = Held[np.ndarray]("solver.policy")

@@ -1,9 +1,9 @@
 """Q-learning: off-policy values of the greedy policy.
 
 Watkins 1989, "Learning from delayed rewards"; Watkins and Dayan 1992, Machine Learning 8; Sutton and Barto section 6.5.
-With ``n_steps`` it is tree backup for the greedy policy, or importance sampling as far as ``sigma`` says (section 7.6,
-arXiv:1703.01327); with ``lambda_`` Watkins's Q(lambda), whose traces end with the first action that is not greedy
-(section 12.10). Shapes: see :mod:`polyak.algorithms.tabular.temporal_difference`, whose rule it is.
+With ``n_steps`` it is tree backup for the greedy policy, or importance sampling by the share ``sigma`` (section 7.6,
+arXiv:1703.01327); with ``lambda_`` Watkins's Q(lambda), whose traces end at the first action that is not greedy
+(section 12.10). Shapes and the update rule: see :mod:`polyak.algorithms.tabular.temporal_difference`.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -21,7 +21,7 @@ class QLearning(TemporalDifference):
 
     _: KW_ONLY
     sigma: Fraction = 0.0
-    """0 backs up maxima; 1 follows the actions that were taken, weighted by importance sampling; else a mixture."""
+    """0 backs up maxima; 1 backs up the actions taken, weighted by importance sampling; otherwise a mixture."""
 
     greedy_target: ClassVar[bool] = True
     card: ClassVar[Card] = Card(

@@ -1,10 +1,10 @@
 """SARSA: on-policy values from sampled actions.
 
-Rummery and Niranjan 1994, "On-line Q-learning using connectionist systems"; Sutton and Barto section 6.4. The action
-of the target is the one that is taken next: it is chosen before the update. With ``n_steps`` more rewards are summed
-(section 7.2), with ``sigma`` less than 1 targets mix samples and expectations (Q(sigma), arXiv:1703.01327), with
-``lambda_`` it has eligibility traces (section 12.7). Shapes: see
-:mod:`polyak.algorithms.tabular.temporal_difference`, whose rule it is.
+Rummery and Niranjan 1994, "On-line Q-learning using connectionist systems"; Sutton and Barto section 6.4. The target
+uses the action that is taken next, which is chosen before the update. With ``n_steps`` it is n-step SARSA (section
+7.2), with ``sigma`` less than 1 targets mix samples and expectations (Q(sigma), arXiv:1703.01327), with ``lambda_`` it
+has eligibility traces (section 12.7). Shapes and the update rule: see
+:mod:`polyak.algorithms.tabular.temporal_difference`.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -23,7 +23,7 @@ class SARSA(TemporalDifference):
 
     _: KW_ONLY
     sigma: Fraction = 1.0
-    """1 samples the next action, 0 takes the expectation over the policy (tree backup); between them a mixture."""
+    """1 samples the next action, 0 takes the expectation over the policy (tree backup); in between a mixture."""
 
     card: ClassVar[Card] = Card(
         idea="temporal differences with a table: values of the policy that acts",

@@ -37,6 +37,6 @@ EPSILON = tune.rate(0.01, 1.0, "epsilon")
 TABLE = Search(
     SearchPart("learning_rate", _learning_rate), tune.discount(), EPSILON, SearchPart("initial_value", _initial_value)
 )
-"""Averages or constant step sizes, from initial values that are neutral, optimistic or very optimistic."""
+"""Averages or constant step sizes, with neutral, optimistic or very optimistic initial values."""
 LOOKAHEAD = SearchPart("lookahead", _lookahead)
-"""One step, some steps, or eligibility traces."""
+"""One step, n steps, or eligibility traces."""

@@ -1,9 +1,9 @@
-"""Soft policy iteration: policy iteration where the entropy of the policy counts as reward.
+"""Soft policy iteration: policy iteration with an entropy bonus.
 
-Haarnoja et al. 2018, "Soft Actor-Critic" (arXiv:1801.01290) section 4.1: what SAC does with networks, here with tables
-and a known model. The sum to maximise is E[sum_t gamma^t (r_t + temperature H(pi(. | s_t)))], without an entropy where
-the episode has ended. Soft policy evaluation (lemma 1) is exact, by linear equations; soft policy improvement (lemma 2)
-is a softmax of action values.
+Haarnoja et al. 2018, "Soft Actor-Critic" (arXiv:1801.01290) section 4.1: the tabular version of SAC, with a known
+model. The objective is E[sum_t gamma^t (r_t + temperature H(pi(. | s_t)))], without entropy in terminal states. Soft
+policy evaluation (lemma 1) is exact, by linear equations; soft policy improvement (lemma 2) is a softmax of action
+values.
 
 Shapes: N observations, S states, A actions.
 """
@@ -26,13 +26,12 @@ from polyak.ops.soft_values import soft_value
 
 
 def with_entropy(planner: PolicyPlanner, policy: Tensor) -> Tensor:
-    """The model's own and the entropy of the policy: [S, A] -> [S, A]"""
+    """Returns the model's rewards plus the entropy of the policy: [S, A] -> [S, A]"""
     return rewards_with_entropy(planner.known.mean_rewards, policy, planner.model.temperature)
 
 
 def softly(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """The softmax of action values, and its soft values of states, which are 0 after an end: both [S, A] -> [S, A],
-    [S]"""
+    """Returns the softmax of action values, and its soft state values, 0 in terminal states: both [S, A] -> [S, A], [S]"""
     over, legal, temperature = planner.known.over, planner.known.legal, planner.model.temperature
     improved = soft_policy(q, legal, temperature)
     best = soft_value(q.masked_fill(~legal, -torch.inf), temperature)
@@ -41,15 +40,15 @@ def softly(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, T
 
 @dataclass(eq=False, repr=False)
 class SoftPolicyIteration(Planning):
-    """Soft policy iteration on a known model: ``learn(n)`` improves up to n times (arXiv:1801.01290).
+    """Soft policy iteration with a known model: ``learn(n)`` improves up to n times (arXiv:1801.01290).
 
-    The policy is stochastic: ``predict(..., deterministic=False)`` draws from it. With ``gamma=1`` the best sum need
-    not be finite, since entropy pays for episodes that do not end.
+    The policy is stochastic: ``predict(..., deterministic=False)`` samples from it. With ``gamma=1`` the optimum may be
+    infinite, since the entropy bonus rewards episodes that do not end.
     """
 
     _: KW_ONLY
     temperature: Positive = 0.1
-    """Weight of one nat of entropy, in units of reward. As it falls to 0, this becomes ordinary policy iteration."""
+    """Weight of one nat of entropy, in units of reward. As it approaches 0, this becomes ordinary policy iteration."""
 
     made_of: ClassVar = {"solver": partial(PolicyPlanner, with_entropy, softly)}
     policy_table = Held[np.ndarray]("solver.policy")
@@ -57,7 +56,7 @@ class SoftPolicyIteration(Planning):
 
     @property
     def values(self) -> np.ndarray:
-        """[S] soft values of states: sum_a pi(a | s) [q(s, a) - temperature ln pi(a | s)]."""
+        """[S] soft state values: sum_a pi(a | s) [q(s, a) - temperature ln pi(a | s)]."""
         policy, q = torch.from_numpy(self.policy_table), torch.from_numpy(self.q[0])
         worth: np.ndarray = (policy * rewards_with_entropy(q, policy, self.temperature)).sum(1).numpy()
         return worth

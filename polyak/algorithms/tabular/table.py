@@ -1,4 +1,4 @@
-"""The common base of tabular algorithms: states and actions as numbers, and a table of action values.
+"""The base of tabular algorithms: states and actions as indices, and a table of action values.
 
 Shapes: K tables, S states, A actions, N environments.
 """
@@ -27,28 +27,27 @@ from polyak.parts.part import Part
 
 
 class Solver(Part):
-    """What fills a table, and whatever it needs for that besides: the base of planners and of what learns while acting.
+    """Fills a table of action values: the base of planners and of online learning.
 
-    The model holds the table, ``model.q`` [K, S, A], which has just been made when :meth:`build` is called, after
-    environments were met.
+    The model owns the table, ``model.q`` [K, S, A], which exists when :meth:`build` is called, after :meth:`meet`.
     """
 
     acts = False
     """Whether it steps environments, as their actor."""
     n_tables = 1
-    """K tables, which are summed."""
+    """Number K of tables, which are summed."""
 
     def meet(self, env: VecEnv) -> None:
-        """Take up the environments of now, when there is a table."""
+        """Use these environments from now on; the table exists."""
 
     def seed(self, seed: int) -> None:
-        """Seed random numbers of its own."""
+        """Seed its own random generator."""
 
     def begin_episodes(self) -> None:
-        """New episodes have begun in all environments."""
+        """Handle new episodes in all environments."""
 
     def rest(self) -> None:
-        """Learning is over for now."""
+        """Finish at the end of ``learn``."""
 
     @property
     def explores(self) -> float:
@@ -63,13 +62,13 @@ class Solver(Part):
 
 @dataclass(eq=False, repr=False)
 class TableAlgorithm(Algorithm):
-    """Algorithms that fill a table of action values. A family is fields and a loop; an algorithm names a
-    :class:`Solver` among its parts, ``made_of = {"solver": ...}``, which does what is particular to it."""
+    """Base class of algorithms that fill a table of action values. A family has fields and a loop; an algorithm has a
+    :class:`Solver` among its parts, ``made_of = {"solver": ...}``, with its own update."""
 
     env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)
-    """The environment: a Gymnasium environment or its name; or a known model: a table ``P`` as Gymnasium's toy texts
-    have, arrays ``(transitions [S, A, S], rewards [S, A])``, or a :class:`~polyak.envs.tabular.process.FiniteProcess`.
-    Its observations are numbered for you, if there are finitely many."""
+    """The environment: a Gymnasium environment or its name; or a known model: a table ``P`` as in Gymnasium's toy
+    texts, arrays ``(transitions [S, A, S], rewards [S, A])``, or a :class:`~polyak.envs.tabular.process.FiniteProcess`.
+    Observations are enumerated automatically, if there are finitely many."""
     _: KW_ONLY
     gamma: Fraction = 0.99
     """Discount factor, in [0, 1]; 1 is for tasks whose episodes end."""
@@ -129,25 +128,26 @@ class TableAlgorithm(Algorithm):
             finally:
                 self.solver.rest()
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- results
+    # ----------------------------------------------------------------------------------------------------------
 
     @property
     def table(self) -> np.ndarray:
-        """[S, A] action values; NaN where a state does not have the action."""
+        """[S, A] action values; NaN for actions that a state does not have."""
         return np.where(self.legal, self.q.mean(0), np.nan)
 
     @property
     def values(self) -> np.ndarray:
-        """[S] values of states under the greedy policy: those of their best actions."""
+        """[S] state values under the greedy policy: those of their best actions."""
         return np.nanmax(self.table, 1)
 
     @property
     def greedy(self) -> np.ndarray:
-        """[S] the action of each state when :meth:`predict` is deterministic."""
+        """[S] the action of each state in deterministic :meth:`predict`."""
         return self._as_actions(np.where(self.legal, self.solver.preferences(), -np.inf).argmax(1))
 
     def _as_actions(self, chosen: np.ndarray) -> np.ndarray:
-        """Actions of the table [N], which count from 0, as actions of the environment."""
+        """Converts table actions [N], counted from 0, to the environment's actions."""
         assert isinstance(self.action_space, spaces.Discrete)
         return (chosen + int(self.action_space.start)).astype(self.action_space.dtype)
 
@@ -160,21 +160,21 @@ class TableAlgorithm(Algorithm):
         *,
         action_masks: Flags = None,
     ) -> Predicted:
-        """The action for one observation or a batch of them.
+        """Returns the action for one observation or a batch of them.
 
         Args:
             observation: as the environment returns it; a batch as a vector of environments returns it.
             state, episode_start: not used: a table has no recurrent state.
-            deterministic: the best action, the first of ties; otherwise epsilon-greedy as while learning, with ties
-                broken uniformly.
+            deterministic: the best action, the first of ties; otherwise epsilon-greedy as in training, with ties broken
+                uniformly.
             action_masks: [N, A] allowed actions, or [A] for all; ``None``: all actions of the state.
 
         Returns:
             the action, or [N] actions; and ``state``.
 
         Raises:
-            ValueError: the observation does not lie in the observation space, or masks are of another shape than that
-                of so many observations, have other entries than 0 and 1, or forbid everything.
+            ValueError: the observation is not in the observation space, or masks have a shape that does not fit the
+                observations, have other entries than 0 and 1, or forbid everything.
         """
         states, single = self.numbering.states(observation)
         allowed = self.legal[states]
@@ -185,7 +185,7 @@ class TableAlgorithm(Algorithm):
         return (actions[0, ...] if single else actions), state
 
     def _draw(self, preferences: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Draw actions as while learning. preferences (-inf where not allowed), allowed [N, A] -> [N]"""
+        """Draw actions as in training. preferences (-inf for forbidden ones), allowed [N, A] -> [N]"""
         explores = np.random.rand(len(allowed), 1) < self.solver.explores
         any_of = np.where(explores, allowed, preferences == preferences.max(1, keepdims=True))
         drawn: np.ndarray = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
@@ -209,11 +209,11 @@ class TableAlgorithm(Algorithm):
 
     def _enter(self, saved: Saved, env: Any) -> None:
         super()._enter(saved, env)
-        if self._shape != (found := saved.networks["q"].shape):  # before there is a table
+        if self._shape != (found := saved.networks["q"].shape):  # before the table exists
             raise ValueError(f"the file holds a table of {list(found)}, where {list(self._shape)} is meant.")
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
-        self.solver.rest()  # brings environments up to date
+        self.solver.rest()  # writes the environments' states back
         super()._save_state(saved, include)
         saved.networks["q"] = self.q.copy()
         saved.state["legal"] = self.legal.copy()

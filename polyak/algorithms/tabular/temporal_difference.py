@@ -1,4 +1,4 @@
-"""Temporal differences over n steps, sampled, expected or anything between: the rule Q(sigma).
+"""n-step temporal differences, sampled, expected or mixed: the rule Q(sigma).
 
 De Asis, Hernandez-Garcia, Holland and Sutton 2018, "Multi-step reinforcement learning: a unifying algorithm", AAAI,
 arXiv:1703.01327; Sutton and Barto ch. 6 and 7. With n = 1 it is SARSA (sigma = 1), expected SARSA (sigma = 0) or, for
@@ -31,14 +31,14 @@ class TableWithSteps(NamedTuple):
     visits: np.ndarray  # [1, S, A] int64
     states: np.ndarray  # [N, n] int64, that of time t at t mod n
     actions: np.ndarray  # [N, n] int64
-    chances: np.ndarray  # [N, n] with which the actions were chosen
-    rewards: np.ndarray  # [N, n] that followed them
+    chances: np.ndarray  # [N, n] probabilities with which the actions were chosen
+    rewards: np.ndarray  # [N, n] rewards of the actions
     counts: np.ndarray  # [N] int64 transitions of the episode so far
     gamma: float
     sigma: float
-    """1: as the action that was taken; 0: as the policy would on average."""
+    """1: sampled backups of the actions taken; 0: expected backups."""
     greedy: bool
-    """Whether the target policy is the greedy one, or the behaviour policy."""
+    """Whether the target policy is the greedy policy or the behaviour policy."""
 
 
 def backed_up(
@@ -58,10 +58,10 @@ def backed_up(
         tables: q [1, S, A].
         epsilon: of the behaviour policy.
         reward: [] R.
-        state, action: [] S, A, reached by R.
-        chance: [] with which A was chosen.
+        state, action: [] S, A, reached with R.
+        chance: [] probability with which A was chosen.
         later: [] G, from S and A on.
-        weighs: whether G is anything else than q(S, A), which makes tree backup's second term.
+        weighs: whether G differs from q(S, A), which requires tree backup's second term.
     """
     target_epsilon = 0.0 if tables.greedy else epsilon
     value = 0.0
@@ -103,13 +103,13 @@ def update(tables: TableWithSteps, moment: TableTransition, oldest: int) -> None
 
 
 def learn(tables: TableWithSteps, moment: TableTransition, draws: np.ndarray) -> None:
-    """Store the transition, and learn from the one n - 1 steps before it; at the end of the episode from all that are
-    left. Targets of a truncated episode bootstrap from its last state.
+    """Store the transition, and update the pair of n - 1 steps before it; at the end of the episode all remaining
+    pairs. Truncated episodes bootstrap from their last state.
 
     Args:
         tables: states, actions, chances, rewards [N, n].
         moment: the transition.
-        draws: [W], of which it needs none.
+        draws: [W], unused.
     """
     n, env = tables.states.shape[1], moment.env
     place = tables.counts[env] % n
@@ -129,7 +129,7 @@ KERNEL = Kernel(learn, (backed_up, update), TableWithSteps)
 
 
 class Differences(Rule):
-    """Learns from the last n steps, or by traces. ``sigma`` is a hyper-parameter, or a number of the class."""
+    """Learns from the last n steps, or by traces. ``sigma`` is a hyper-parameter, or a constant of the class."""
 
     @property
     def kernel(self) -> Kernel:
@@ -166,11 +166,11 @@ MEMORY = Fixed("the memory of episodes under way is built with it. Use load(path
 
 @dataclass(eq=False, repr=False)
 class TemporalDifference(TabularLearning):
-    """One table that is learned by temporal differences."""
+    """Base class of algorithms that learn one table by temporal differences."""
 
     _: KW_ONLY
     n_steps: Annotated[Count, MEMORY] = 1
-    """Rewards that are summed before the bootstrap."""
+    """Rewards that are summed before bootstrapping."""
     lambda_: Annotated[Fraction, MEMORY] = 0.0
     """Decay of eligibility traces, in [0, 1]; 0: only the last step is updated."""
     traces: Literal["accumulating", "replacing", "dutch"] = "accumulating"
@@ -179,4 +179,4 @@ class TemporalDifference(TabularLearning):
 
     made_of: ClassVar = {"solver": partial(Walker, Differences)}
     greedy_target: ClassVar[bool] = False
-    """Whether the target policy is the greedy one, or the behaviour policy."""
+    """Whether the target policy is the greedy policy or the behaviour policy."""

@@ -1,6 +1,6 @@
 """Eligibility traces: each temporal difference updates all earlier pairs in proportion to their traces.
 
-SARSA(lambda), Rummery and Niranjan 1994; Q(lambda), Watkins 1989, where traces end with the first action that is not
+SARSA(lambda), Rummery and Niranjan 1994; Q(lambda), Watkins 1989, whose traces end at the first action that is not
 greedy; in between, and expected, Q(sigma, lambda), Yang et al. 2018, IJCAI, arXiv:1802.03171. Sutton and Barto ch. 12.
 
 Shapes: N environments, S states, A actions, P = S A pairs.
@@ -14,7 +14,7 @@ from polyak.algorithms.tabular.choosing import expected, probability, step_size,
 from polyak.algorithms.tabular.walking import Kernel, TableTransition
 
 SMALLEST = 1e-12
-"""Smallest trace that is kept."""
+"""Smallest nonzero trace; smaller ones become 0."""
 KINDS = ("accumulating", "replacing", "dutch")
 REPLACING, DUTCH = 1, 2
 
@@ -28,19 +28,18 @@ class Traces(NamedTuple):
     legal: np.ndarray  # [S, A] bool
     visits: np.ndarray  # [1, S, A] int64
     traces: np.ndarray  # [N, P]
-    pairs: np.ndarray  # [N, P] int64, those with a trace first
-    counts: np.ndarray  # [N] int64, how many those are
+    pairs: np.ndarray  # [N, P] int64, pairs with a nonzero trace first
+    counts: np.ndarray  # [N] int64, the number of those
     gamma: float
     sigma: float
     greedy: bool
     lambda_: float
-    kind: int  # among KINDS
+    kind: int  # index into KINDS
 
 
 def difference(tables: Traces, moment: TableTransition) -> tuple[float, float]:
-    """delta = R + gamma [sigma rho q(S', A') + (1 - sigma) sum_a pi(a | S') q(S', a)] - q(S, A) (Sutton
-    and Barto section 12.9), and the share of traces that passes on: sigma rho + (1 - sigma) pi(A' | S'). q [1, S, A] ->
-    [], []"""
+    """delta = R + gamma [sigma rho q(S', A') + (1 - sigma) sum_a pi(a | S') q(S', a)] - q(S, A) (Sutton and Barto
+    section 12.9), and the factor of traces: sigma rho + (1 - sigma) pi(A' | S'). q [1, S, A] -> [], []"""
     delta, share = moment.reward - total(tables.q, moment.state, moment.action), 0.0
     if moment.terminated:
         return delta, share
@@ -61,7 +60,7 @@ def difference(tables: Traces, moment: TableTransition) -> tuple[float, float]:
 
 
 def learn(tables: Traces, moment: TableTransition, draws: np.ndarray) -> None:
-    """Set the pair's trace, update every pair by its trace, and decay traces. traces [N, P], draws [W] (none)."""
+    """Set the pair's trace, update every pair by its trace, and decay traces. traces [N, P], draws [W] (unused)."""
     env, n_actions = moment.env, tables.q.shape[2]
     alpha = step_size(tables.visits, 0, moment.state, moment.action, moment.alpha)
     delta, share = difference(tables, moment)

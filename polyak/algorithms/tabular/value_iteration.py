@@ -1,7 +1,7 @@
 """Value iteration: repeated application of Bellman's optimality operator.
 
-Bellman 1957, "Dynamic Programming"; Sutton and Barto section 4.4. All states are backed up at once from the values
-before the sweep, so that after n sweeps the value of a state is the best return of n steps.
+Bellman 1957, "Dynamic Programming"; Sutton and Barto section 4.4. All states are updated at once from the values before
+the sweep, so that after n sweeps the value of a state is the best n-step return.
 
 Shapes: S states, A actions.
 """
@@ -30,7 +30,7 @@ class GreedyBackups(Planner):
 
 @dataclass(eq=False, repr=False)
 class ValueIteration(Planning):
-    """Value iteration on a known model by Sutton and Barto 4.4: ``learn(n)`` makes up to n sweeps (Bellman 1957)."""
+    """Value iteration with a known model, Sutton and Barto 4.4: ``learn(n)`` makes up to n sweeps (Bellman 1957)."""
 
     made_of: ClassVar = {"solver": GreedyBackups}
     card: ClassVar[Card] = Card(

@@ -1,10 +1,10 @@
 """The loop of tabular learning: act, sample the outcome from the process, learn.
 
-It is plain Python over arrays, which numba compiles if installed (``polyak[fast]``): the same source, the same random
-numbers in the same places and the same order of additions give the same bits with and without it.
+It is plain Python over arrays, which numba compiles if installed (``polyak[fast]``): the same source, random numbers
+and order of additions give bitwise equal results with and without it.
 
-Shapes: N environments, T steps, S states, A actions; the draws of one step of one environment are a row [W] of
-uniform numbers, whose places are named below.
+Shapes: N environments, T steps, S states, A actions; the random numbers of one step of one environment are a row [W] of
+uniform numbers, with the positions named below.
 """
 
 import zlib
@@ -19,17 +19,17 @@ from polyak.algorithms.tabular.choosing import PARTS, choose
 from polyak.envs.tabular.known import World
 
 EXPLORES, WHICH = 0, 1
-"""Decide the action, unless it was chosen before: whether it is random, and which."""
+"""Choose the action, unless it was chosen before: whether it is random, and which."""
 OUTCOME = 2
-"""Decides the outcome."""
+"""Chooses the outcome."""
 START = 3
-"""Decides the initial state of the next episode."""
+"""Chooses the initial state of the next episode."""
 NEXT_EXPLORES, NEXT_WHICH = 4, 5
-"""Decide the action after that, for rules that must know it."""
+"""Choose the next action, for rules that need it in advance."""
 COIN, TIE = 6, 7
-"""A further draw of a rule."""
+"""Further random numbers of a rule."""
 WIDTH = 8
-"""From here on any number of further draws."""
+"""Position of the first further random number of rules that need more."""
 
 
 class TableTransition(NamedTuple):
@@ -43,7 +43,7 @@ class TableTransition(NamedTuple):
     reward: float
     next_state: int
     next_action: int
-    """The action that will be taken there, if the rule chooses it in advance; else -1."""
+    """The action that will be taken in the next state, if the rule chooses it in advance; otherwise -1."""
     next_chance: float
     terminated: bool
     """Whether the next state is terminal."""
@@ -58,10 +58,10 @@ class Places(NamedTuple):
     """The states of N environments."""
 
     states: np.ndarray  # [N] int64
-    actions: np.ndarray  # [N] int64 chosen already; -1: not yet
-    chances: np.ndarray  # [N] with which they were
+    actions: np.ndarray  # [N] int64 next actions; -1: not chosen yet
+    chances: np.ndarray  # [N] probabilities with which they were chosen
     lengths: np.ndarray  # [N] int64 steps of the episode so far
-    returns: np.ndarray  # [N] their rewards
+    returns: np.ndarray  # [N] returns of the episode so far
 
 
 class EpisodeEnds(NamedTuple):
@@ -83,12 +83,12 @@ class LastSteps(NamedTuple):
 
 
 Learn = Callable[[Any, TableTransition, np.ndarray], None]
-"""A rule: updates its tables and stored steps (a NamedTuple of arrays) by a transition and random draws."""
+"""A rule: updates its tables and stored steps (a NamedTuple of arrays) by a transition and random numbers."""
 Walk = Callable[..., tuple[int, int]]
 
 
 class Kernel(NamedTuple):
-    """What is compiled of a rule."""
+    """The compiled functions of a rule."""
 
     learn: Learn
     parts: tuple[Callable[..., Any], ...]
@@ -98,7 +98,7 @@ class Kernel(NamedTuple):
 
 
 def make_walk(learn: Learn, version: int = 0) -> Walk:
-    """The loop for a rule. ``version`` is part of numba's cache key of the compiled loop."""
+    """Returns the loop for a rule. ``version`` is part of numba's cache key of the compiled loop."""
 
     def walk(
         tables: Any,
@@ -119,14 +119,14 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
             tables: of the rule; changed in place, as are ``places``, ``ends`` and ``last``.
             world: the process.
             places, ends, last: see their classes.
-            alphas, epsilons: [T] step sizes and probabilities of exploring.
+            alphas, epsilons: [T] step sizes and exploration rates.
             draws: [T, N, W] uniform in [0, 1).
             n_episodes: at least 1.
             carries: choose the next action before learning; otherwise after.
             explores_starts: the first action of an episode is random.
 
         Returns:
-            steps made, and episodes that ended in them.
+            number of steps made, and of episodes that ended in them.
         """
         if version < 0:
             return 0, 0
@@ -143,7 +143,7 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
 
                 pair = state * world.n_actions + action
                 low, high = world.first[pair], world.first[pair + 1] - 1
-                while low < high:  # the first outcome whose total exceeds the draw; else the last
+                while low < high:  # the first outcome whose total exceeds the draw, or the last
                     middle = (low + high) // 2
                     if world.totals[middle] > draw[OUTCOME]:
                         high = middle
@@ -200,7 +200,7 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
 
 @cache
 def compiled(kernel: Kernel) -> Walk | None:
-    """The loop for a rule as machine code, kept on disk from the first use on; None without numba."""
+    """Returns the loop for a rule as machine code, cached on disk; None without numba."""
     try:
         from numba import njit
         from numba.extending import register_jitable
@@ -210,7 +210,7 @@ def compiled(kernel: Kernel) -> Walk | None:
         if part not in _registered:
             register_jitable(part)
             _registered.add(part)
-    # The loop makes no arrays, so numba need not count references: that saves a fourth of the time.
+    # The loop creates no arrays, so numba need not count references: that saves a quarter of the time.
     walk: Walk = njit(cache=True, _nrt=False)(make_walk(kernel.learn, _version()))
     return walk
 
@@ -220,5 +220,5 @@ _registered: set[Any] = set()
 
 @cache
 def _version() -> int:
-    """A hash of the sources of this package: numba checks the file of a loop only, not those of its functions."""
+    """Returns a hash of this package's sources: numba checks only the file of a loop, not those of its functions."""
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))

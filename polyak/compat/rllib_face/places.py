@@ -75,7 +75,8 @@ def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, A
         if "gradient_steps" in kwargs:  # as many for each fragment as there would be here
             found["gradient_steps"] = kwargs["gradient_steps"] * config.num_env_runners
             found["overlap"] = config.seed is None
-            if config.seed is not None or config.batch_mode == "complete_episodes":
+            exact = config.seed is not None and config.num_env_runners == 1  # the numbers of one process
+            if exact or config.batch_mode == "complete_episodes":
                 found["steps_per_request"] = 0
     return found
 

@@ -2,23 +2,17 @@
 
 Its ``served`` has modules below ``ray.rllib`` (``tune`` stands for ``ray.tune``) and their names: those of this
 package, or, after ``file:``, of one of its files; ``Other=attribute`` is ``attribute`` of ours. Its ``refused`` has
-sentences, why a name is not here and what to do instead, and for each the modules with such names. What is made of it
-is written as in :mod:`polyak.compat.sb3_face.table`.
+sentences, why a name is not here and what to do instead, and for each the modules with such names.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from polyak.compat.importer import placed
+
 _FACE = "polyak.compat.rllib_face"
 _NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_text())
-
-
-def _placed(names: str) -> str:
-    """Names with the module that they are in."""
-    file, colon, names_of_file = names.strip().partition(": ")
-    return f"{_FACE}.{file}: {names_of_file}" if colon else f"{_FACE}: {names.strip()}"
-
 
 REFUSED: dict[str, dict[str, str]] = {}
 """Module path below ``ray.rllib`` -> name -> why it is not here, and what to do instead."""
@@ -26,11 +20,7 @@ for _why, _modules in _NAMES["refused"].items():
     for _path, _names in _modules.items():
         REFUSED.setdefault(_path, {}).update(dict.fromkeys(_names.split(), _why))
 
-RLLIB: dict[str, tuple[str, ...]] = {
-    path: tuple(map(_placed, names.split(";")))
-    for paths, names in _NAMES["served"].items()
-    for path in (paths.split() or [""])
-}
+RLLIB = placed(_FACE, _NAMES["served"])
 """Module path below ``ray.rllib``; ``tune`` stands for ``ray.tune``."""
 for _path in [*RLLIB, *REFUSED]:
     for _end in range(_path.count(".") + 1):  # the module, and the packages that it is in

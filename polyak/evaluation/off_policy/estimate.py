@@ -16,12 +16,12 @@ class Estimate:
 
     Args:
         value: the estimate.
-        low, high: ends of the interval; NaN, where it is unknown, as of a single episode.
+        low, high: ends of the interval; NaN if it is unknown, as for a single episode.
         confidence: level of the interval.
         n_episodes: number of episodes behind it.
         effective_size: number of equally weighted episodes with the same variance. If it is small, a few episodes
             dominate, and the interval is unreliable.
-        by_critic: for an ensemble, the estimate of each member; their spread shows what the data do not determine.
+        by_critic: for an ensemble, the estimate of each member; their spread shows what the data leave uncertain.
     """
 
     value: float
@@ -34,7 +34,7 @@ class Estimate:
 
     @property
     def interval(self) -> Interval:
-        """Both ends."""
+        """The interval with both ends."""
         return Interval(self.low, self.high)
 
     def __str__(self) -> str:
@@ -44,10 +44,10 @@ class Estimate:
 def of_episodes(
     values: np.ndarray, confidence: float, value: float | None = None, size: float | None = None, **more: Any
 ) -> Estimate:
-    """Returns the estimate that is the mean of a number for each episode.
+    """Returns the estimate that is the mean of one number per episode.
 
     Args:
-        values: [E] such numbers; or pseudo-values of a jackknife, whose mean differs a little from the estimate.
+        values: [E] the numbers; or pseudo-values of a jackknife, whose mean differs slightly from the estimate.
         confidence: level of the interval.
         value: the estimate; ``None``: the mean.
         size: the effective size; ``None``: E.
@@ -60,11 +60,11 @@ def of_episodes(
 
 
 def rank_correlation(estimates: Any, returns: Any) -> float:
-    """Spearman's correlation of the ranks of estimates [P] and true returns [P] of P policies, in [-1, 1].
+    """Returns Spearman's rank correlation of estimates [P] and true returns [P] of P policies, in [-1, 1].
 
     Raises:
         ImportError: scipy is missing.
-        ValueError: they are of unequal lengths, or fewer than two.
+        ValueError: the lengths differ, or are less than two.
     """
     try:
         from scipy.stats import spearmanr

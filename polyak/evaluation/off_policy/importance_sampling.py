@@ -1,4 +1,4 @@
-"""A policy's return from a dataset's episodes and the probabilities of their actions."""
+"""Importance sampling: a policy's return from a dataset's episodes and the probabilities of their actions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Method = Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"]
 
 
 class Critic(Protocol):
-    """Values of the evaluated policy, such as those of FQE or of a model of the environment."""
+    """Values of the evaluated policy, for example from FQE or a model of the environment."""
 
     def q_values(self, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
-        """Of actions [N, ...] in N states: [N] or, by several critics, [K, N]."""
+        """Returns the Q-values of actions [N, ...] in N states: [N] or, from several critics, [K, N]."""
         ...
 
     def values(self, observations: ArrayObs) -> np.ndarray:
-        """Of states under the policy: [N] or [K, N]."""
+        """Returns the values of states under the policy: [N] or [K, N]."""
         ...
 
 
@@ -43,7 +43,7 @@ def estimate_from_ratios(
     gamma: float = 0.99,
     confidence: float = 0.95,
 ) -> Estimate:
-    """The return of a stochastic policy from the initial states of a dataset's episodes, over their lengths.
+    """Returns the return of a stochastic policy from the initial states of a dataset's episodes, over their lengths.
 
     ================  =============================================================================================
     ``"is"``          importance sampling of whole episodes: unbiased, and of enormous variance
@@ -54,26 +54,26 @@ def estimate_from_ratios(
     ``"wdr"``         the same, weighted
     ================  =============================================================================================
 
-    Rewards end where an episode was truncated; doubly robust methods continue with the critic's value. In all methods
-    ratios multiply over the steps of an episode: :attr:`Estimate.effective_size` shows how much of the data counts, and
-    a warning is given where it is so little that the interval is unreliable.
+    Truncated episodes are not continued, except by the critic's value in doubly robust methods. In all methods ratios
+    multiply over the steps of an episode: :attr:`Estimate.effective_size` shows how much of the data contributes, and a
+    warning is given if it is too little for a reliable interval.
 
-    The interval is that of a mean over episodes, :func:`~polyak.evaluation.intervals.mean_interval`, with as many
-    degrees of freedom as the effective size has; weighted methods have pseudo-values of the jackknife (Tukey 1958).
+    The interval is that of a mean over episodes, :func:`~polyak.evaluation.intervals.mean_interval`, with degrees of
+    freedom by the effective size; weighted methods use pseudo-values of the jackknife (Tukey 1958).
 
     Args:
-        policy: a model that has a distribution of actions.
+        policy: a model with an action distribution.
         dataset: episodes of the behaviour policy.
         method: see above.
         behaviour: the behaviour policy, or a clone of it; ``None``: the dataset's column ``"log_probs"``
             [N] has the log-probabilities of its actions, in the units of :func:`~.densities.log_prob_of`.
-        critic: of ``policy``, for the doubly robust methods: an FQE trained on other episodes if possible.
+        critic: of ``policy``, for the doubly robust methods: an FQE, preferably trained on other episodes.
         gamma: discount of one step.
         confidence: level of the interval, in (0, 1).
 
     Raises:
-        ValueError: an unknown method, no critic for one that takes it, no probabilities of the behaviour, or such that
-            contradict the data.
+        ValueError: an unknown method, a missing critic, no probabilities of the behaviour, or some that contradict the
+            data.
         NotApplicableError: a policy without a distribution.
     """
     if method not in get_args(Method):
@@ -108,11 +108,11 @@ _WEIGHTED: dict[str, Callable[..., Tensor]] = {
 
 
 ENOUGH_WEIGHT = 12
-"""Effective sizes below it, or below half of fewer than 24 episodes, make intervals unreliable."""
+"""Effective sizes below this, or below half of fewer than 24 episodes, make intervals unreliable."""
 RATIO_LEVEL = 0.9
-"""Level of the interval of the mean ratio that must hold 1."""
+"""Level of the interval of the mean ratio that must contain 1."""
 RATIO_ROUNDING = 0.01
-"""So far from 1 the mean ratio of equal policies may be by rounding."""
+"""Largest distance of the mean ratio from 1 by rounding, for equal policies."""
 
 
 def estimate(method: Method, arguments: Mapping[str, Any], confidence: float = 0.95) -> Estimate:
@@ -127,7 +127,8 @@ def estimate(method: Method, arguments: Mapping[str, Any], confidence: float = 0
 
 
 def doubts(found: Estimate, log_ratios: Tensor) -> str:
-    """Returns why the interval of an estimate from log-ratios [E, T] is unreliable; or nothing."""
+    """Returns the reasons why the interval of an estimate from log-ratios [E, T] is unreliable; empty if it is
+    reliable."""
     reasons = []
     if found.effective_size < min(ENOUGH_WEIGHT, found.n_episodes / 2):
         reasons.append(
@@ -144,7 +145,7 @@ def doubts(found: Estimate, log_ratios: Tensor) -> str:
 
 
 def log_ratios_of(policy: Any, dataset: Dataset, behaviour: Any = None) -> np.ndarray:
-    """log pi(a|s) - log b(a|s) of every transition: [N] float64. See :func:`estimate_from_ratios`."""
+    """Returns log pi(a|s) - log b(a|s) of every transition: [N] float64. See :func:`estimate_from_ratios`."""
     observations = mapped(lambda array: array[acted_on(dataset)], dataset.observations)
     taken = (
         _log_probs_of_behaviour(dataset) if behaviour is None else log_prob_of(behaviour, observations, dataset.actions)
@@ -172,17 +173,17 @@ def _log_probs_of_behaviour(dataset: Dataset) -> np.ndarray:
 
 
 def acted_on(dataset: Dataset) -> np.ndarray:
-    """[N] indices of the dataset's observations in which an action was taken."""
+    """Returns the indices [N] of the dataset's observations in which an action was taken."""
     return np.arange(len(dataset)) + dataset.episode_numbers
 
 
 def initial_observations(dataset: Dataset) -> Any:
-    """[E, ...] the first of each episode."""
+    """Returns the first observation of each episode [E, ...]."""
     return mapped(lambda array: array[dataset.starts + np.arange(dataset.n_episodes)], dataset.observations)
 
 
 def padded(dataset: Dataset, column: np.ndarray, steps: int | None = None) -> Tensor:
-    """A number for each step [N] -> [E, T] float64, 0 after the end of an episode."""
+    """Reshapes a number per step [N] to [E, T] float64, 0 after the end of an episode."""
     steps = int(dataset.lengths.max()) if steps is None else steps
     out = np.zeros((dataset.n_episodes, steps))
     out[dataset.episode_numbers, dataset.timesteps] = column
@@ -190,7 +191,7 @@ def padded(dataset: Dataset, column: np.ndarray, steps: int | None = None) -> Te
 
 
 def critic_arrays(critic: Critic, dataset: Dataset) -> tuple[Tensor, Tensor]:
-    """A critic's values of recorded actions [E, T] and of states [E, T + 1]; 0 for terminal states."""
+    """Returns a critic's values of recorded actions [E, T] and of states [E, T + 1]; 0 for terminal states."""
     q = padded(
         dataset, _mean(critic.q_values(mapped(lambda a: a[acted_on(dataset)], dataset.observations), dataset.actions))
     )
@@ -202,6 +203,6 @@ def critic_arrays(critic: Critic, dataset: Dataset) -> tuple[Tensor, Tensor]:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """[N], or of several critics [K, N], as [N] float64."""
+    """Averages over critics: [N] or [K, N] -> [N] float64."""
     array = np.asarray(values, np.float64)
     return array if array.ndim == 1 else array.mean(0)

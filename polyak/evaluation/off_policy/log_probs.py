@@ -19,18 +19,18 @@ from polyak.nn.distributions.gaussian import Gaussian
 from polyak.nn.policies.base import Policy
 
 BATCH = 8192
-"""Observations in a batch."""
+"""Batch size for observations."""
 
 
 class NotApplicableError(ValueError):
-    """A policy does not support a method of evaluation: the message says why, and which one to use instead."""
+    """A policy does not support a method of evaluation; the message gives the reason and an alternative."""
 
 
 def networks_of(model: Any) -> Policy:
-    """The networks of a model without recurrent state, in evaluation mode.
+    """Returns the networks of a model without recurrent state, in evaluation mode.
 
     Raises:
-        NotApplicableError: it has none that are known, or they are recurrent.
+        NotApplicableError: it has no networks of polyak, or they are recurrent.
     """
     policy = getattr(model, "policy", model)
     if not isinstance(policy, Policy):
@@ -45,7 +45,7 @@ def networks_of(model: Any) -> Policy:
 
 
 def tensors_for(model: Any, observations: ArrayObs) -> Any:
-    """Observations [B, ...] of an environment as the networks of a model take them."""
+    """Converts observations [B, ...] of an environment to a model's network inputs."""
     seen: Any = shown_to(model, observations)
     if model is not networks_of(model):
         seen = model._as_learned(seen)
@@ -64,10 +64,10 @@ def _speaker(policy: Policy) -> Any:
 
 @torch.no_grad()
 def distribution_of(model: Any, observations: ArrayObs) -> Distribution:
-    """The distributions of a model's actions in B states, in the network's units.
+    """Returns the distributions of a model's actions in B states, in the network's units.
 
     Raises:
-        NotApplicableError: it is deterministic, recurrent, or has no networks that are known.
+        NotApplicableError: it is deterministic, recurrent, or has no networks of polyak.
     """
     policy = networks_of(model)
     if not has_distribution(model):
@@ -81,21 +81,22 @@ def distribution_of(model: Any, observations: ArrayObs) -> Distribution:
 
 
 def log_prob_of(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
-    """Log-probabilities of recorded actions under a model; of continuous ones, their density in the recorded units.
+    """Returns the log-probabilities of recorded actions under a model; for continuous ones, their density in recorded
+    units.
 
     A policy whose actions are clipped to the bounds of a Box, such as PPO's, has a positive probability at each bound,
-    which is used for an action at a bound in place of a density.
+    which replaces the density of an action at a bound.
 
     Args:
-        model: one with an action distribution, or its policy.
-        observations: [N, ...] as the environment gave them.
-        actions: [N, ...] as the environment got them.
+        model: a model with an action distribution, or its policy.
+        observations: [N, ...] as the environment returned them.
+        actions: [N, ...] as the environment took them.
 
     Returns:
         [N] float64
 
     Raises:
-        NotApplicableError: the model is deterministic, or acts on a recurrent state.
+        NotApplicableError: the model is deterministic or recurrent.
     """
     parts = [
         _log_prob(model, mapped(lambda array, at=at: array[at], observations), actions[at])
@@ -105,7 +106,7 @@ def log_prob_of(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.n
 
 
 def slices(total: int, size: int = BATCH) -> list[slice]:
-    """0 to ``total`` in batches."""
+    """Returns slices from 0 to ``total`` in batches."""
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 
@@ -131,8 +132,8 @@ def _log_prob(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.nda
 
 
 def clipped_log_prob(gaussian: Gaussian, actions: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Of Gaussian actions that were clipped: the density within the bounds, and on a bound the probability of it or
-    anything beyond. actions [B, A], bounds [A] -> [B] float64"""
+    """Returns the log-probability of clipped Gaussian actions: the density within the bounds, and on a bound the
+    probability of the bound or anything beyond. actions [B, A], bounds [A] -> [B] float64"""
     mean, std, taken = gaussian.mean.double(), gaussian.std.double(), actions.double()
     slack = torch.finfo(torch.float32).eps * torch.maximum(low.abs(), high.abs()).nan_to_num(posinf=0.0).double()
     within = torch.distributions.Normal(mean, std).log_prob(taken)

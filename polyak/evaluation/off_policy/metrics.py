@@ -1,7 +1,7 @@
 """Metrics of a model on recorded episodes. Each metric is a function of (model, dataset) -> number.
 
-None of them draws random numbers, so that they do not affect training. Values are in units of the model's training
-rewards, by the smallest of its critics.
+They draw no random numbers, so that they do not affect training. Values are in units of the model's training rewards,
+by the minimum of its critics.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Metric = Callable[[Any, Dataset], float]
 
 
 def action_values(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
-    """The values of actions by a model's critics.
+    """Returns the Q-values of actions by a model's critics.
 
     Args:
         model: with critics, or action values.
-        observations: [N, ...] as the environment gives them.
+        observations: [N, ...] as the environment returns them.
         actions: [N, ...] in the environment's units.
 
     Returns:
@@ -57,20 +57,20 @@ def action_values(model: Any, observations: ArrayObs, actions: np.ndarray) -> np
 
 
 def _of_choices(critic: Any, seen: Any, taken: torch.Tensor) -> torch.Tensor:
-    """[B] choices -> [K, B]"""
+    """Returns the critics' values of discrete actions [B] -> [K, B]."""
     values = critic.q_values(seen) if hasattr(critic, "q_values") else critic(seen)[None]
     return values.gather(2, taken.long().view(1, -1, 1).expand(len(values), -1, 1)).squeeze(2)
 
 
 def _best_actions(model: Any, observations: ArrayObs) -> np.ndarray:
-    """The model's likeliest actions in N states: [N, ...] in the environment's units."""
+    """Returns the model's most likely actions in N states: [N, ...] in the environment's units."""
     space = model.action_space
     chosen = choices_of(model, observations, space, deterministic=True)
     return chosen.argmax(1) + space.start if isinstance(space, spaces.Discrete) else chosen[:, 0]
 
 
 def _values(model: Any, observations: ArrayObs) -> np.ndarray:
-    """Of its likeliest actions, by the smallest of its critics: [N]"""
+    """Returns the values of its most likely actions, by the minimum of its critics: [N]"""
     return action_values(model, observations, _best_actions(model, observations)).min(0)
 
 
@@ -79,8 +79,8 @@ def _states(dataset: Dataset) -> Any:
 
 
 def initial_value(model: Any, dataset: Dataset) -> float:
-    """E[Q(s, pi(s))] of initial states: the model's estimate of its discounted return. It diverges where the policy
-    exploits errors of the critics outside the data (Paine et al. 2020, arXiv:2007.09055)."""
+    """E[Q(s, pi(s))] of initial states: the model's estimate of its discounted return. It diverges if the policy
+    exploits errors of the critics outside of the data (Paine et al. 2020, arXiv:2007.09055)."""
     return float(_values(model, initial_observations(dataset)).mean())
 
 
@@ -90,8 +90,8 @@ def average_value(model: Any, dataset: Dataset) -> float:
 
 
 def td_error(model: Any, dataset: Dataset) -> float:
-    """E[(Q(s, a) - r - gamma Q(s', pi(s')))^2] over transitions and critics. Terminal states are worth 0; those in
-    which an episode was truncated are not."""
+    """E[(Q(s, a) - r - gamma Q(s', pi(s')))^2] over transitions and critics. The value is 0 in terminal states, but not
+    where an episode was truncated."""
     total = 0.0
     rewards_of = model.units.rewards if hasattr(model, "units") else np.asarray
     for part in dataset.chunks():
@@ -102,7 +102,7 @@ def td_error(model: Any, dataset: Dataset) -> float:
 
 
 def soft_opc(model: Any, dataset: Dataset, threshold: float | None = None) -> float:
-    """Soft off-policy classification: E[Q(s, a)] of successful episodes less that of all (Irpan et al. 2019,
+    """Soft off-policy classification: E[Q(s, a)] of successful episodes minus that of all (Irpan et al. 2019,
     arXiv:1906.08387, eq. 5).
 
     Args:
@@ -129,7 +129,7 @@ def action_match(model: Any, dataset: Dataset) -> float:
 
 
 def action_distance(model: Any, dataset: Dataset) -> float:
-    """E[(pi(s) - a)^2] of continuous actions, their range scaled to [-1, 1]; the mean over dimensions, too."""
+    """E[(pi(s) - a)^2] of continuous actions, with their range scaled to [-1, 1], averaged over dimensions, too."""
     space = dataset.action_space
     if not isinstance(space, spaces.Box):
         raise NotApplicableError(f"actions of {space} have no distance. Use action_match.")
@@ -141,7 +141,7 @@ def action_distance(model: Any, dataset: Dataset) -> float:
 
 
 def negative_log_likelihood(model: Any, dataset: Dataset) -> float:
-    """E[-log pi(a|s)], of continuous actions their density in the environment's units, see
+    """E[-log pi(a|s)], for continuous actions their density in the environment's units, see
     :func:`~polyak.evaluation.off_policy.log_probs.log_prob_of`."""
     return -float(log_prob_of(model, _states(dataset), dataset.actions).mean())
 
@@ -155,4 +155,4 @@ METRICS: Mapping[str, Metric] = {
     "action_distance": action_distance,
     "negative_log_likelihood": negative_log_likelihood,
 }
-"""All of them, by name."""
+"""All metrics, by name."""

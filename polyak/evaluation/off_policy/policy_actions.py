@@ -17,33 +17,33 @@ from polyak.nn.policies.base import Policy
 
 
 def can_act(policy: Any) -> bool:
-    """Whether it is a model, anything else with ``predict``, or a function."""
+    """Whether a policy is a model, another object with ``predict``, or a function."""
     return not isinstance(policy, type) and (hasattr(policy, "predict") or callable(policy))
 
 
 def choices_of(
     policy: Any, observations: ArrayObs, action_space: spaces.Space, n_samples: int = 1, deterministic: bool = False
 ) -> np.ndarray:
-    """The choices of a policy in N states.
+    """Returns the actions of a policy in N states.
 
     Args:
-        policy: a model, anything else with ``predict(observations, deterministic=...)``, or a function of one
+        policy: a model, another object with ``predict(observations, deterministic=...)``, or a function of one
             observation.
-        observations: [N, ...] as the environment gave them.
+        observations: [N, ...] as the environment returned them.
         action_space: a Box or a Discrete.
         n_samples: for a Box, number of sampled actions in each state.
-        deterministic: only the likeliest actions.
+        deterministic: only the most likely actions.
 
     Returns:
-        of a Box, actions [N, M, ...] in the environment's units, M = ``n_samples`` or 1; of a Discrete, probabilities
-        [N, A]: the policy's own, or 1 for its deterministic choice where it has none.
+        for a Box, actions [N, M, ...] in the environment's units, M = ``n_samples`` or 1; for a Discrete, probabilities
+            [N, A]: the policy's own, or 1 for its deterministic action if it has none.
 
     Raises:
-        NotApplicableError: the policy acts on a recurrent state.
+        NotApplicableError: the policy is recurrent.
         ValueError: it returns something that is not an action of the space.
     """
     if isinstance(getattr(policy, "policy", policy), Policy):
-        networks_of(policy)  # which refuses recurrent policies
+        networks_of(policy)  # refuses recurrent policies
     parts = []
     for at in slices(count(observations)):
         seen = mapped(lambda array, at=at: array[at], observations)
@@ -65,7 +65,7 @@ def _draws(policy: Any, deterministic: bool) -> bool:
 
 
 def _actions(policy: Any, observations: ArrayObs, space: spaces.Space, deterministic: bool) -> np.ndarray:
-    """[B, ...] in the environment's units."""
+    """Returns actions [B, ...] in the environment's units."""
     n = count(observations)
     if hasattr(policy, "predict"):
         actions = np.asarray(policy.predict(shown_to(policy, observations), deterministic=deterministic)[0])
@@ -88,7 +88,7 @@ def _range(space: spaces.Discrete) -> tuple[int, int]:
 
 
 def _probabilities(model: Any, observations: ArrayObs) -> np.ndarray:
-    """[B, A] float32"""
+    """Returns probabilities [B, A] float32."""
     distribution = distribution_of(model, observations)
     assert isinstance(distribution, Categorical | SparseCategorical)
     return distribution.probs.numpy(force=True)

@@ -1,7 +1,7 @@
-"""Runs each program of ``programs/`` under RLlib itself and writes what it says to ``recorded/``.
+"""Runs the functions of ``programs/`` under RLlib itself and writes what each says to ``recorded/``.
 
-An interpreter that has ``ray[rllib]`` runs this: ``python tests/compat/rllib_face/record.py [names]``. Nothing of
-polyak is imported.
+An interpreter that has ``ray[rllib]`` runs this: ``python tests/compat/rllib_face/record.py [names]``. Without names
+it runs all that are recorded. Nothing of polyak is imported.
 """
 
 import json
@@ -11,13 +11,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 if __name__ == "__main__":
-    wanted = sys.argv[1:]
-    for program in sorted((FOLDER / "programs").glob("*.py")):
-        name = program.stem
-        if "def outcome" not in program.read_text() or (wanted and name not in wanted):
-            continue
+    for name in sys.argv[1:] or sorted(path.stem for path in (FOLDER / "recorded").glob("*.json")):
         words = [sys.executable, "-W", "ignore", "say.py", name]
-        made = subprocess.run(words, cwd=program.parent, capture_output=True, text=True)
+        made = subprocess.run(words, cwd=FOLDER / "programs", capture_output=True, text=True)
         if made.returncode:
             print(made.stderr[-3000:], file=sys.stderr)
             sys.exit(f"{name} fails under RLlib")

@@ -64,7 +64,7 @@ def test_two_learners_of_a_half_each_learn_what_one_does_of_the_whole(name: str)
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
 
 
-def test_several_runners_take_turns_where_there_is_a_seed_and_keep_the_ratio_of_updates() -> None:
+def test_several_runners_with_a_seed_make_equal_numbers_and_keep_the_ratio_of_updates() -> None:
     found = []
     for _ in range(2):
         with replaying(runners=2).build() as algo:

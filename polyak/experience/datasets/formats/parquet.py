@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,13 @@ def recognises(source: Source) -> bool:
 def read(source: Source) -> RecordedData:
     """A table; one of our own with its spaces."""
     pa, pq = libraries()
-    try:
-        with pq.ParquetFile(source.path) as file:
-            schema = file.schema_arrow
-            _check_size(source, file)
-            table = file.read([field.name for field in schema if _is_number(pa, field.type)])
-            texts = _texts(pa, pq, source, schema)
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{source} is damaged: {' '.join(str(error).split())}.") from error
-    columns = {name: _numbers(table[name]) for name in table.column_names} | texts
+    called = {*EPISODES, source.columns.get("episodes")}
+    table = table_of(source.path, str(source), lambda name: name.lower() in called or name in called, is_number)
+    schema = pq.read_schema(source.path)
     unread = {field.name: np.full(table.num_rows, f"<{field.type}>", object) for field in schema}
-    ordered = {name: columns.get(name, unread[name]) for name in schema.names}
-    recording = recording_of_columns({n: ordered[n] for n in ordered if not _INDEX.fullmatch(n)}, source)
+    found = {name: _array(pa, table[name]) for name in table.column_names}
+    ordered = {name: found.get(name, unread[name]) for name in schema.names if not _INDEX.fullmatch(name)}
+    recording = recording_of_columns(ordered, source)
     what = f"{source}: its metadata"
     about = plain_json.parse((schema.metadata or {}).get(_KEY, b"null"), what)
     if about is None:
@@ -54,36 +50,62 @@ def read(source: Source) -> RecordedData:
     return recording._replace(observation_space=space, action_space=actions, env_id=about.get("env_id"))
 
 
-def _check_size(source: Source, file: Any) -> None:
-    """Refuse columns that would fill the memory: a value that repeats takes no room in the file."""
-    rows, columns = file.metadata.num_rows, file.schema_arrow.names
-    tables.check_names(columns, str(source))
-    if len(set(columns)) < len(columns):
-        raise DatasetError(f"{source} has two columns of one name.")
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    encoded = sum(group.total_byte_size for group in groups)
-    check_unpacked(str(source), max(8 * len(columns) * rows, encoded), source.path.stat().st_size)
+def _array(pa: Any, column: Any) -> np.ndarray:
+    """Numbers, where what is missing is not one; the names of episodes as objects."""
+    if pa.types.is_dictionary(column.type):
+        return np.array(column.to_pylist(), object)
+    return np.asarray(column.to_numpy())
 
 
-def _is_number(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
+def table_of(path: Path, what: str, reads_text: Callable[[str], bool], reads: Callable[[Any, Any], bool]) -> Any:
+    """What can be read of a Parquet file, if it may be as large in memory as it is: a value that repeats takes no room
+    in the file.
+
+    Args:
+        path: of the file.
+        what: what to call it in messages.
+        reads_text: whether to read a column of texts, by its name; each text is read once, however often it is there.
+        reads: whether to read a column of other values, given pyarrow and its type.
+
+    Raises:
+        DatasetError: it is damaged, would fill the memory, or has two columns of one name.
+    """
+    pa, pq = libraries()
+    size = path.stat().st_size
+    try:
+        schema = pq.read_schema(path)
+        tables.check_names(schema.names, what)
+        if len(set(schema.names)) < len(schema):
+            raise DatasetError(f"{what} has two columns of one name.")
+        texts = [field.name for field in schema if _is_text(pa, field.type) and reads_text(field.name)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+            values = sum(group.column(n).num_values for group in groups for n in range(group.num_columns))
+            encoded = sum(group.total_byte_size for group in groups)
+            check_unpacked(what, max(8 * values, encoded), size)
+            table = file.read([field.name for field in schema if field.name in texts or reads(pa, field.type)])
+        for name in texts:
+            check_unpacked(f"{what}: {name}", sum(map(_length, table[name].chunks)), size)
+        return table
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{what} is damaged: {' '.join(str(error).split())}.") from error
 
 
-def _numbers(column: Any) -> np.ndarray:
-    """Returns a column as numbers; missing values become NaN."""
-    values = column.to_numpy()
-    return np.asarray(values)
+def is_number(pa: Any, found: Any) -> bool:
+    """Whether a type is of numbers, or of true and false."""
+    return bool(pa.types.is_boolean(found) or pa.types.is_integer(found) or pa.types.is_floating(found))
 
 
-def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarray]:
-    """The names of episodes, if they are texts. Each is read once, however often it is repeated."""
-    is_text = {field.name: pa.types.is_string(field.type) or pa.types.is_large_string(field.type) for field in schema}
-    called = {*EPISODES, source.columns.get("episodes")}
-    names = [name for name in schema.names if is_text[name] and (name.lower() in called or name in called)]
-    if not names:
-        return {}
-    table = pq.read_table(source.path, columns=names, read_dictionary=names)
-    return {name: np.asarray(table[name].to_pandas().astype(object)) for name in names}
+def _is_text(pa: Any, found: Any) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(found) for is_kind in kinds)
+
+
+def _length(chunk: Any) -> int:
+    """Bytes of all texts of a column's piece, whose distinct ones are in a dictionary."""
+    lengths = np.asarray([len(text or b"") for text in chunk.dictionary.to_pylist()], np.int64)
+    indices = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
+    return int(lengths[indices].sum()) if len(lengths) else 0
 
 
 def write(recording: RecordedData, path: Path) -> None:

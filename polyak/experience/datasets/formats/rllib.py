@@ -29,7 +29,7 @@ from polyak.envs.reading import plain_json
 from polyak.envs.reading.limits import allowed, check_unpacked
 from polyak.experience.datasets.episodes import DatasetError, RecordedData
 from polyak.experience.datasets.formats.own_names import USUAL
-from polyak.experience.datasets.formats.parquet import libraries
+from polyak.experience.datasets.formats.parquet import is_number, libraries, table_of
 from polyak.experience.datasets.formats.source import Source, damage_named
 from polyak.experience.datasets.named import numeric, recording_of
 
@@ -82,7 +82,7 @@ def kind(source: Source) -> str | None:
     if "item" in types and (pa.types.is_binary(types["item"]) or pa.types.is_large_binary(types["item"])):
         return EPISODES
     found = types.get(str(source.columns.get("observations", "obs")))
-    whole = found is not None and not _is_number(pa, found)
+    whole = found is not None and not is_number(pa, found)
     return COLUMNS if whole or ("obs" in types and "new_obs" in types) else None
 
 
@@ -107,10 +107,6 @@ def _files(source: Source) -> list[Path]:
         for path in source.path.rglob("*")
         if path.suffix.lower() in _SUFFIXES and path.is_file() and not path.name.startswith((".", "_"))
     )
-
-
-def _is_number(pa: Any, found: Any) -> bool:
-    return bool(pa.types.is_boolean(found) or pa.types.is_integer(found) or pa.types.is_floating(found))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -187,7 +183,7 @@ def columns_of(
         DatasetError: it is damaged, or would fill the memory.
     """
     pa, _ = libraries()
-    table, size = _table(path, what), path.stat().st_size
+    table, size = table_of(path, what, lambda name: True, _holds_numbers), path.stat().st_size
     rows: Rows = {}
     for column in table.column_names:
         name = names.get(column, column)
@@ -204,33 +200,6 @@ def _own(source: Source) -> dict[str, Any]:
     return {name: source.columns[meaning] for name, meaning in NAMES.items() if meaning in source.columns}
 
 
-def _table(path: Path, what: str) -> Any:
-    """Reads the columns of a Parquet file that can be used, after checking their size in memory: a repeated value takes
-    no room in the file."""
-    pa, pq = libraries()
-    size = path.stat().st_size
-    try:
-        schema = pq.read_schema(path)
-        texts = [field.name for field in schema if _is_text(pa, field.type)]
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
-            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-            values = sum(group.column(n).num_values for group in groups for n in range(group.num_columns))
-            encoded = sum(group.total_byte_size for group in groups)
-            check_unpacked(what, max(8 * values, encoded), size)
-            names = [field.name for field in schema if field.name in texts or _holds_numbers(pa, field.type)]
-            table = file.read(columns=names)
-        for name in texts:
-            check_unpacked(f"{what}: {name}", sum(map(_length, table[name].chunks)), size)
-        return table
-    except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{what} is damaged: {' '.join(str(error).split())}.") from error
-
-
-def _is_text(pa: Any, found: Any) -> bool:
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_kind(found) for is_kind in kinds)
-
-
 def _holds_numbers(pa: Any, found: Any) -> bool:
     """Whether a type consists of numbers, lists of numbers, or structs of such parts."""
     if isinstance(found, pa.BaseExtensionType):
@@ -238,14 +207,7 @@ def _holds_numbers(pa: Any, found: Any) -> bool:
     if pa.types.is_struct(found):
         return all(_holds_numbers(pa, field.type) for field in found)
     is_list = pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)
-    return _holds_numbers(pa, found.value_type) if is_list else _is_number(pa, found)
-
-
-def _length(chunk: Any) -> int:
-    """Returns the bytes of all texts of a column's piece, whose distinct ones are in a dictionary."""
-    lengths = np.asarray([len(text or b"") for text in chunk.dictionary.to_pylist()], np.int64)
-    indices = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
-    return int(lengths[indices].sum()) if len(lengths) else 0
+    return _holds_numbers(pa, found.value_type) if is_list else is_number(pa, found)
 
 
 def _values(pa: Any, column: Any, what: str, about: Any = None, size: int = 0) -> Any:
@@ -256,7 +218,7 @@ def _values(pa: Any, column: Any, what: str, about: Any = None, size: int = 0) -
     elif about is not None and about.metadata and b"ARROW:extension:metadata" in about.metadata:
         shape = json.loads(about.metadata[b"ARROW:extension:metadata"])
     kind = column.type
-    if _is_number(pa, kind):
+    if is_number(pa, kind):
         return column.to_numpy(zero_copy_only=False)
     if pa.types.is_struct(kind):
         parts = {field.name: _values(pa, column.field(n), f"{what}.{field.name}") for n, field in enumerate(kind)}
@@ -345,7 +307,7 @@ def _episodes(source: Source, path: Path, what: str) -> Iterator[Rows]:
         import msgpack
     except ImportError as error:
         raise ImportError("RLlib's episodes need msgpack: pip install 'polyak[offline]'.") from error
-    for row, item in enumerate(_table(path, what)["item"].to_pylist()):
+    for row, item in enumerate(table_of(path, what, lambda name: True, _holds_numbers)["item"].to_pylist()):
         place = f"{what}: row {row}"
         try:
             state = msgpack.unpackb(item, object_hook=_array, strict_map_key=False)

@@ -3,10 +3,9 @@
 import gymnasium as gym
 import numpy as np
 import torch
+from games import CALLS, SEEN, count, dqn, ppo
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.common.add_observations_from_episodes_to_batch import AddObservationsFromEpisodesToBatch
 from ray.rllib.connectors.common.numpy_to_tensor import NumpyToTensor
@@ -22,14 +21,10 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import nn
 
-CALLS = {}
-SEEN = {}
 METHODS = ("configure_optimizers_for_module", "compute_loss_for_module", "postprocess_gradients_for_module")
+
+
 ICM = "_intrinsic_curiosity_model"
-
-
-def count(name):
-    CALLS[name] = CALLS.get(name, 0) + 1
 
 
 class Rooms(gym.Env):
@@ -175,7 +170,7 @@ def with_model(config, module_class, name):
     SEEN[f"config of {name}"] = [config.get_config_for_module(mid).lr for mid in specs]
 
 
-def trained(algo, iterations):
+def falls(algo, iterations):
     """How the loss of the model fell, and what is where."""
     learner = algo.learner_group._learner
     before = {name: value.copy() for name, value in algo.get_weights([ICM])[ICM].items()}
@@ -190,39 +185,33 @@ def trained(algo, iterations):
         "rate": round(float(learner.get_optimizer(ICM).param_groups[0]["lr"]), 6),
         "runner has it": hasattr(algo.env_runner.module, "ahead"),
     }
+    algo.stop()
     return found
 
 
-def outcome():
-    config = PPOConfig().environment(Rooms).env_runners(num_env_runners=0).learners(num_learners=0)
-    config.training(
-        train_batch_size_per_learner=60,
-        minibatch_size=30,
-        num_epochs=4,
-        lr=0.001,
-        learner_class=OfPPO,
-        learner_config_dict={"forward_loss_weight": 0.5, "intrinsic_reward_coeff": 0.1},
-    )
+def curiosity():
+    weights = {"forward_loss_weight": 0.5, "intrinsic_reward_coeff": 0.1}
+    config = ppo(Rooms, epochs=4, model={}, lr=0.001, learner_class=OfPPO, learner_config_dict=weights)
     with_model(config, Model, "PPO")
-    algo = config.build_algo()
-    of_ppo = trained(algo, 6)
-    algo.stop()
-
-    config = DQNConfig().environment(Rooms).env_runners(num_env_runners=0).learners(num_learners=0)
-    config.training(
+    of_ppo = falls(config.build_algo(), 6)
+    config = dqn(
+        Rooms,
+        steps=60,
+        model={},
         train_batch_size_per_learner=16,
         num_steps_sampled_before_learning_starts=20,
         learner_class=OfDQN,
-        learner_config_dict={"forward_loss_weight": 0.5, "intrinsic_reward_coeff": 0.1},
+        learner_config_dict=weights,
         replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 500},
     )
     with_model(config, SelfSupervised, "DQN")
-    algo = config.reporting(min_sample_timesteps_per_iteration=60, min_time_s_per_iteration=0).build_algo()
-    of_dqn = trained(algo, 4)
-    algo.stop()
+    of_dqn = falls(config.build_algo(), 4)
     often = {of: [CALLS[f"{of} of {mid}"] for mid in (DEFAULT_MODULE_ID, ICM)] for of in METHODS}
-    SEEN["as often"] = {of: own == others for of, (own, others) in often.items()}
-    SEEN["as often in DQN"] = (
-        CALLS[f"DQN: compute_loss_for_module of {DEFAULT_MODULE_ID}"] == CALLS[f"compute_self_supervised_loss of {ICM}"]
-    )
-    return {"equal": {**SEEN, "PPO": of_ppo, "DQN": of_dqn}, "called": CALLS}
+    of_values = CALLS[f"DQN: compute_loss_for_module of {DEFAULT_MODULE_ID}"]
+    return {
+        **SEEN,
+        "PPO": of_ppo,
+        "DQN": of_dqn,
+        "as often": {of: own == others for of, (own, others) in often.items()},
+        "as often in DQN": of_values == CALLS[f"compute_self_supervised_loss of {ICM}"],
+    }

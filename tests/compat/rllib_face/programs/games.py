@@ -1,13 +1,24 @@
-"""Small environments of which everything that was done in them is known."""
+"""Small environments of which everything that was done in them is known, configs, and what the parts note."""
+
+from contextlib import contextmanager
 
 import gymnasium as gym
 import numpy as np
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.ppo import PPOConfig
 
-TAKEN = {}
+CALLS, SEEN, TAKEN = {}, {}, {}
+
+
+def count(name):
+    """Notes in ``CALLS`` how often each name was called, in the order in which each was called first."""
+    CALLS[name] = CALLS.get(name, 0) + 1
 
 
 class Counting(gym.Env):
     """Episodes of ten steps. Actions are counted in ``TAKEN``, under the name that ``config`` gives."""
+
+    length = 10
 
     def __init__(self, config=None):
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -23,7 +34,7 @@ class Counting(gym.Env):
     def step(self, action):
         self.taken[int(action)] += 1
         self.steps += 1
-        return self._look(), float(action == 1), self.steps == 10, False, {}
+        return self._look(), float(action == 1), self.steps == self.length, False, {}
 
     def _look(self):
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
@@ -76,11 +87,66 @@ class Echo(gym.Env):
         return shown
 
 
-class Calls(dict):
-    """How often each name was noted, in the order in which each was noted first."""
+def small(kind=PPOConfig, env=Counting, *, spec=None, model=None, **training):
+    """A config of small networks, trained in this process."""
+    config = kind().environment(env, disable_env_checking=True).env_runners(num_env_runners=0)
+    networks = {} if spec is None else {"rl_module_spec": spec}
+    if spec is None or model is not None:
+        networks["model_config"] = {"fcnet_hiddens": [8]} if model is None else model
+    return config.training(**training).rl_module(**networks)
 
-    def note(self, name):
-        self[name] = self.get(name, 0) + 1
 
-    def order(self):
-        return list(self)
+def ppo(env=Counting, rows=60, minibatch=30, epochs=2, kind=PPOConfig, **options):
+    """A config of PPO with so many rows in an iteration and in a minibatch."""
+    sizes = {"train_batch_size_per_learner": rows, "minibatch_size": minibatch, "num_epochs": epochs}
+    return small(kind, env, **sizes, **options)
+
+
+def dqn(env=Counting, steps=100, kind=DQNConfig, **options):
+    """A config of DQN, or of another ``kind``, with so many steps in an iteration."""
+    config = small(kind, env, **options)
+    return config.reporting(min_sample_timesteps_per_iteration=steps, min_time_s_per_iteration=0)
+
+
+def evaluated(config, episodes=5):
+    """The same with episodes of evaluation without exploration, whose actions ``TAKEN`` has by themselves."""
+    apart = {"explore": False, "env_config": {"name": "evaluation"}}
+    return config.evaluation(evaluation_interval=1, evaluation_duration=episodes, evaluation_config=apart)
+
+
+@contextmanager
+def trained(config, iterations=1):
+    """The algorithm after so many iterations, and the results of each."""
+    algo = config.build_algo()
+    yield algo, [algo.train() for _ in range(iterations)]
+    algo.stop()
+
+
+def learned(config, iterations=1):
+    """What the learner reports in each of so many iterations."""
+    with trained(config, iterations) as (_, results):
+        return [result["learners"]["default_policy"] for result in results]
+
+
+def learns(algo):
+    """The module that learns."""
+    return algo.learner_group._learner.module["default_policy"].unwrapped()
+
+
+def moved(before, after):
+    """Whether all weights have changed."""
+    return all(bool((before[name] != after[name]).any()) for name in before if name.endswith("weight"))
+
+
+def shapes(module):
+    """The shapes of a module's entries, by their names."""
+    return {name: list(value.shape) for name, value in module.state_dict().items()}
+
+
+def refusal(call):
+    """The name of the error that a call ends in."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return ""

@@ -7,7 +7,7 @@ import tempfile
 import gymnasium as gym
 import numpy as np
 import torch
-from ray.rllib.algorithms.ppo import PPOConfig
+from games import count, evaluated, learns, ppo, shapes, trained
 from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.columns import Columns
@@ -18,11 +18,6 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from torch import nn
 
 TICKS, COLUMNS, ACCOUNT = 10, 20, 4
-CALLS = {}
-
-
-def count(name):
-    CALLS[name] = CALLS.get(name, 0) + 1
 
 
 class Book(gym.Env):
@@ -115,49 +110,34 @@ class Trading(RLlibCallback):
         metrics_logger.log_value("episode_steps", len(episode), reduce="max")
 
 
-def outcome():
-    config = PPOConfig().environment(Book, disable_env_checking=True).env_runners(num_env_runners=0)
-    config = config.training(train_batch_size_per_learner=160, minibatch_size=40, num_epochs=2, lr=1e-3)
-    config = config.rl_module(
-        rl_module_spec=RLModuleSpec(catalog_class=BookCatalog, model_config={"book_lstm": 5, "book_out": 7})
-    )
-    config = config.evaluation(
-        evaluation_interval=1,
-        evaluation_duration=24,
-        evaluation_duration_unit="timesteps",
-        evaluation_config={"explore": False},
-    )
-    config = config.callbacks(Trading)
-    algo = config.build_algo()
-    result = algo.train()
-    module = algo.learner_group._learner.module["default_policy"].unwrapped()
-    weights = {name: list(value.shape) for name, value in module.state_dict().items() if "lstm" in name}
-    folder = algo.save_to_path(tempfile.mkdtemp())
-    state = {name: torch.as_tensor(value) for name, value in module.get_state().items()}
-    algo.stop()
+def order_book():
+    spec = RLModuleSpec(catalog_class=BookCatalog, model_config={"book_lstm": 5, "book_out": 7})
+    config = ppo(Book, rows=160, minibatch=40, spec=spec, lr=1e-3).callbacks(Trading)
+    config = evaluated(config, 24).evaluation(evaluation_duration_unit="timesteps")
+    with trained(config) as (algo, [result]):
+        module = learns(algo)
+        weights = {name: shape for name, shape in shapes(module).items() if "lstm" in name}
+        folder = algo.save_to_path(tempfile.mkdtemp())
+        state = {name: torch.as_tensor(value) for name, value in module.get_state().items()}
     again = config.copy(copy_frozen=False).build_algo()
     again.restore_from_path(folder)
-    restored = again.learner_group._learner.module["default_policy"].unwrapped()
+    restored = learns(again)
     same = all(torch.equal(torch.as_tensor(value), state[name]) for name, value in restored.get_state().items())
-    seen, _ = Book().reset(seed=0)
-    outputs = restored.forward_inference({Columns.OBS: torch.as_tensor(seen)[None]})
+    outputs = restored.forward_inference({Columns.OBS: torch.as_tensor(Book().reset(seed=0)[0])[None]})
     further = again.train()["training_iteration"]
     again.stop()
     training, evaluation = result["env_runners"], result["evaluation"]["env_runners"]
     return {
-        "equal": {
-            "lstm weights of each encoder": sorted({tuple(shape) for shape in weights.values()}),
-            "encoders": len(weights) // 4,
-            "latent_dims": list(module.catalog.latent_dims),
-            "head": [list(value.shape) for value in module.pi.parameters()],
-            "same weights": same,
-            "outputs": list(outputs[Columns.ACTION_DIST_INPUTS].shape),
-            "iteration after restoring": further,
-            "trading in training": 0.3 < training["trading"]["share"] < 0.95,
-            "trading in evaluation": 0.0 <= evaluation["trading"]["share"] <= 1.0,
-            "longest": [int(training["episode_steps"]), int(evaluation["episode_steps"])],
-            "steps trained": int(training["num_env_steps_sampled"]),
-            "enough evaluated": int(evaluation["num_env_steps_sampled"]) >= 24,
-        },
-        "called": CALLS,
+        "lstm weights of each encoder": sorted({tuple(shape) for shape in weights.values()}),
+        "encoders": len(weights) // 4,
+        "latent_dims": list(module.catalog.latent_dims),
+        "head": [list(value.shape) for value in module.pi.parameters()],
+        "same weights": same,
+        "outputs": list(outputs[Columns.ACTION_DIST_INPUTS].shape),
+        "iteration after restoring": further,
+        "trading in training": 0.3 < training["trading"]["share"] < 0.95,
+        "trading in evaluation": 0.0 <= evaluation["trading"]["share"] <= 1.0,
+        "longest": [int(training["episode_steps"]), int(evaluation["episode_steps"])],
+        "steps trained": int(training["num_env_steps_sampled"]),
+        "enough evaluated": int(evaluation["num_env_steps_sampled"]) >= 24,
     }
