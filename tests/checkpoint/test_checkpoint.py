@@ -228,6 +228,22 @@ def test_normalisation_statistics_travel_with_the_model(tmp_path: Path) -> None:
     assert PPO.load(tmp_path / "m", env=own).get_vec_normalize_env() is own
 
 
+def test_parameters_by_name() -> None:
+    model, other = tiny(seed=0), tiny(seed=1)
+    model.learn(16)
+    assert set(model.get_parameters()) == {"policy", "policy.optimizer"}
+    other.set_parameters(model.get_parameters())
+    for a, b in zip(model.policy.parameters(), other.policy.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(ValueError, match="not a part of this model"):
+        other.set_parameters({"critic": {}}, exact_match=False)
+    with pytest.raises(ValueError, match="missing"):
+        other.set_parameters({"policy": model.policy.state_dict()})
+    other.set_parameters({"policy": model.policy.state_dict()}, exact_match=False)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        other.set_parameters({"policy": {}, "policy.optimizer": model.policy.optimizer.state_dict()})
+
+
 # -- replay buffers ----------------------------------------------------------------------------------------------------
 
 

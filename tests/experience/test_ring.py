@@ -57,6 +57,16 @@ def test_rows_from_elsewhere_are_copied_if_that_is_asked_or_their_types_are_othe
     assert ring.columns["rewards"].dtype == sent.rewards.dtype
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("count", [1, 3, 7, 10, 25])
+def test_many_rows_at_once_are_what_they_are_one_by_one(library, count):
+    ours, theirs = ring_of(4, 7, library), ring_of(4 + count, 7, library)
+    ours.extend(ring_of(4 + count, 4 + count, library).all()[4:])
+    assert (ours.written, ours.newest) == (theirs.written, theirs.newest)
+    for name, column in theirs.all().items():
+        assert place(ours.all()[name], None).tolist() == place(column, None).tolist()
+
+
 def test_a_record_copies_only_what_is_elsewhere():
     rollout = ring_of(5, 5, None).all()
     assert rollout.to(None) is rollout
