@@ -254,6 +254,8 @@ def test_a_models_file_is_not_a_replay_buffer(tmp_path: Path) -> None:
     model.save_replay_buffer(tmp_path / "replay.pkl")
     with pytest.raises(ValueError, match="kind 'polyak-replay'"):
         DQN.load(tmp_path / "replay.pkl")
+    with pytest.raises(ValueError, match="no environment"):
+        DQN.load(_saved(model, tmp_path)).save_replay_buffer(tmp_path / "x")
 
 
 def test_hindsight_replay_continues(tmp_path: Path) -> None:
@@ -271,6 +273,18 @@ def test_hindsight_replay_continues(tmp_path: Path) -> None:
     assert counted[0] < counted[1] == loaded.replay_buffer.size(), "the last episode had not ended"
     loaded.learn(50, reset_num_timesteps=False)
     assert DQN.load(tmp_path / "m").predict(env.reset()[0], deterministic=True)[0].shape == ()
+
+
+def test_options_of_every_kind_survive(tmp_path: Path) -> None:
+    kwargs = {"net_arch": {"pi": [8], "vf": [4]}, "activation_fn": nn.ELU, "optimizer_class": torch.optim.AdamW}
+    model = tiny(learning_rate=LinearSchedule(1e-3, 0.0, 1.0), clip_range_vf=0.3, target_kl=0.1, policy_kwargs=kwargs)
+    model.learn(32).save(tmp_path / "m")
+    loaded = PPO.load(tmp_path / "m", env="CartPole-v1")
+    assert loaded.policy_kwargs == kwargs
+    assert isinstance(loaded.policy.optimizer, torch.optim.AdamW)
+    assert loaded.lr_schedule(0.25) == pytest.approx(2.5e-4)
+    assert loaded.clip_range_vf(1) == 0.3
+    loaded.learn(32)
 
 
 def _saved(model: Any, folder: Path) -> Path:

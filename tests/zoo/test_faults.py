@@ -180,6 +180,23 @@ def test_weights_that_are_nan_for_good_are_not_saved_as_a_model(
     assert run.replay_buffer.is_file()
 
 
+def test_ctrl_c_on_weights_that_are_nan_puts_them_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoil(self: ProgressFile) -> bool:
+        if self.num_timesteps > 100:
+            with torch.no_grad():
+                next(self.model.learner.parameters()).fill_(np.nan)
+            raise KeyboardInterrupt
+        return True
+
+    monkeypatch.setattr(ProgressFile, "_on_step", spoil)
+    with pytest.warns(UserWarning, match="Everything learned was put back"):
+        assert train(tmp_path, "dqn", "--eval-freq", -1) == 130
+    model = find_algorithm("dqn").load(RunFolder.find(tmp_path, "dqn", ENV_ID).final_model)
+    assert all(bool(parameter.isfinite().all()) for parameter in model.learner.parameters())
+
+
 # -- a full disk -------------------------------------------------------------------------------------------------------
 
 
