@@ -19,6 +19,7 @@ from polyak.envs import DummyVecEnv, VecFrameStack, VecMonitor, VecNormalize, ma
 from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.seeding import set_random_seed
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, weights
+from tests.pairs import one_of_each
 
 GUESS = 1e-4
 """The weight of mean 0 and variance 1 before anything was seen."""
@@ -185,6 +186,24 @@ def test_experience_is_stored_raw_where_it_is_replayed_and_callbacks_see_it_norm
     np.testing.assert_allclose(norms, 1.0, rtol=1e-6)
     np.testing.assert_array_equal(model._last_obs, ours.normalize_obs(model._last_original_obs))
     np.testing.assert_array_equal(model._last_obs, seen[-1])
+
+
+@pytest.mark.parametrize("case", one_of_each(MAKES, "sac"))
+def test_training_resumes_exactly_in_the_middle(case: str, tmp_path: Path) -> None:
+    whole = MAKES[case]()
+
+    def save(names: dict[str, Any], _: Any) -> bool:
+        model = names["self"]
+        if 90 <= model.num_timesteps < 90 + model.n_envs:
+            model.save(tmp_path / "half.zip", include=model.saves_also)
+        return True
+
+    whole.learn(180, save)
+    recipe = whole.env.unwrapped.recipe
+    half = type(whole).load(tmp_path / "half.zip", env=recipe, resume=True, device="cpu")
+    half.learn(180 - half.num_timesteps, reset_num_timesteps=False)
+    np.testing.assert_array_equal(weights(whole), weights(half))
+    assert half.get_vec_normalize_env().same_statistics(whole.get_vec_normalize_env())
 
 
 def test_first_observations_that_were_not_sent_yet_are_in_the_file(tmp_path: Path) -> None:
