@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psutil
 import pytest
@@ -48,3 +51,21 @@ def nodes(*processors: int) -> Iterator[str]:
         ray.shutdown()
         if made is not None:
             made.shutdown()
+
+
+class Killing:
+    """A callback that kills one process, ``of(model)``, after so many steps.
+
+    Attributes:
+        killed: which it was; 0 before.
+    """
+
+    def __init__(self, of: Callable[[Any], int], after: int) -> None:
+        self.of, self.after, self.killed = of, after, 0
+
+    def __call__(self, names: dict[str, Any], _: Any) -> bool:
+        model = names["self"]
+        if not self.killed and model.num_timesteps >= self.after:
+            self.killed = self.of(model)
+            os.kill(self.killed, signal.SIGKILL)
+        return True

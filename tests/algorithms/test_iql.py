@@ -50,6 +50,13 @@ def test_losses_against_their_definitions() -> None:
     assert actor_loss(*given).item() == pytest.approx(-np.mean(weights * counts * log_prob))
 
 
+def test_no_gradient_flows_through_advantages() -> None:
+    log_prob, advantages = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    actor_loss(log_prob, advantages, torch.tensor(3.0), torch.tensor(100.0), torch.ones(3)).backward()
+    assert advantages.grad is None
+    assert log_prob.grad is not None
+
+
 def test_the_order_of_steps(swings: Dataset) -> None:
     """Three steps written out: the value function first, by the lagging critics; the actor and the critics by the
     value function as it is then; the lagging critics last."""

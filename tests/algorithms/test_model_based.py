@@ -168,6 +168,20 @@ def test_a_fit_stops_when_the_holdout_says_so() -> None:
     assert watched(3, noise, 2)[1].steps == 3
 
 
+def test_a_fitted_model_knows_the_dynamics_and_their_noise() -> None:
+    data = rows(600, noise=0.2)
+    model = watched(600, data, 3, n_members=2)[0].model
+    test = rows(500, seed=1)
+    found = model.advance(test.observations.expand(2, -1, -1), test.actions.expand(2, -1, -1))
+    error = (found.next_observations - test.next_observations).abs().mean()
+    assert error < 0.1  # half of the noise that it was shown
+    assert (found.rewards - test.rewards).abs().mean() < 0.1
+    assert not found.terminated.any()
+    log_var = model(test.observations.expand(2, -1, -1), test.actions.expand(2, -1, -1)).log_var[..., :S]
+    deviation = ((0.5 * log_var).exp() * model.target_std[:S]).mean((0, 1))
+    np.testing.assert_allclose(deviation.detach(), 0.2, rtol=0.25)
+
+
 def test_terminations_are_learned_where_there_are_any() -> None:
     data = rows(600)
     data = data._replace(discounts=(data.observations[:, 0] < 0.5).float())

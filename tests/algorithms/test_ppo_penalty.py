@@ -54,6 +54,11 @@ def test_the_coefficient_goes_on_from_a_file(tmp_path) -> None:
     assert PPO.load(tmp_path / "model").kl_coef == pytest.approx(0.1)
 
 
+def test_entropy_may_follow_a_schedule() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=1, ent_coef=lambda progress: 0.1 * progress).learn(128)
+    assert float(model.learner.ent_coef) == pytest.approx(0.0, abs=1e-8)
+
+
 def test_parts_of_sac_have_learning_rates_of_their_own() -> None:
     rates = {"actor": 1e-5, "critic": lambda progress: 1e-3 * progress}
     model = SAC("MlpPolicy", "Pendulum-v1", learning_starts=10, seed=1, learning_rates=rates).learn(20)

@@ -8,7 +8,6 @@ it is meant for, and prints one line of JSON for each.
 from __future__ import annotations
 
 import base64
-import contextlib
 import copy
 import gc
 import io
@@ -43,6 +42,7 @@ from polyak.compat.sb3_face import save_util
 from polyak.compat.sb3_face.files import writer
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 from polyak.nn.networks.rewards import RewardNet
+from tests.harm import Late, forget_peak, late, status
 
 DATA = Path(__file__).parents[1] / "compat" / "data"
 SECONDS, MEGABYTES = 5, 512
@@ -1130,28 +1130,6 @@ def _others() -> Table:
 # -- the child ---------------------------------------------------------------------------------------------------------
 
 
-class Hung(BaseException):
-    """Reading took too long."""
-
-
-def _alarm(*_: Any) -> None:
-    raise Hung
-
-
-def _status(key: str) -> int:
-    """A line of /proc/self/status in bytes; 0 where there is none."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key)), 0)
-
-
-def _forget_peak() -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
 def outcome(case: Case, folder: Path) -> dict[str, Any]:
     """What became of one case."""
     try:
@@ -1159,8 +1137,8 @@ def outcome(case: Case, folder: Path) -> dict[str, Any]:
     except Exception as error:
         return {"name": case.name, "kind": "not made", "message": f"{type(error).__name__}: {error!s:.300}"}
     before, begin = sorted(folder.iterdir()), time.process_time()
-    _forget_peak()
-    resting = _status("VmRSS")
+    forget_peak()
+    resting = status("VmRSS")
     found: dict[str, Any] = {"name": case.name, "kind": "accepted", "message": ""}
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of the processor's time, however busy the machine is
     signal.alarm(12 * SECONDS)
@@ -1170,14 +1148,14 @@ def outcome(case: Case, folder: Path) -> dict[str, Any]:
         found |= {"kind": "refused", "message": f"{type(error).__name__}: {error}"}
         if path.name not in str(error):
             found["kind"] = "refused without a name"
-    except Hung:
+    except Late:
         found |= {"kind": "hung"}
     except BaseException as error:
         found |= {"kind": "raw", "message": f"{type(error).__name__}: {error}"}
     finally:
         signal.alarm(0)
         signal.setitimer(signal.ITIMER_PROF, 0)
-    found |= {"seconds": time.process_time() - begin, "megabytes": (_status("VmHWM") - resting) // 2**20}
+    found |= {"seconds": time.process_time() - begin, "megabytes": (status("VmHWM") - resting) // 2**20}
     if found["megabytes"] > MEGABYTES:
         found["kind"] = "large"
     if sorted(folder.iterdir()) != before:
@@ -1218,19 +1196,19 @@ COSTLY = {
 def main(folder: Path, share: str = "all") -> None:
     os.environ["HOSTILE_FOLDER"] = str(folder)
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _alarm)
-    signal.signal(signal.SIGPROF, _alarm)
+    signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGPROF, late)
     for maker in (honest_statistics, honest_module, honest_checkpoint):
         maker()
     _use_all_doors()
-    limit = _status("VmSize") + 4 * MEGABYTES * 2**20
+    limit = status("VmSize") + 4 * MEGABYTES * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for number, case in enumerate(chosen(share)):
         place = folder / str(number)
         place.mkdir()
         print(json.dumps(outcome(case, place)), flush=True)
         shutil.rmtree(place)
-        if _status("VmSize") > limit - 3 * MEGABYTES * 2**20:
+        if status("VmSize") > limit - 3 * MEGABYTES * 2**20:
             gc.collect()  # a model that was accepted, whose parts refer to each other: the next case needs its memory
 
 

@@ -228,6 +228,22 @@ def test_normalisation_statistics_travel_with_the_model(tmp_path: Path) -> None:
     assert PPO.load(tmp_path / "m", env=own).get_vec_normalize_env() is own
 
 
+def test_parameters_by_name() -> None:
+    model, other = tiny(seed=0), tiny(seed=1)
+    model.learn(16)
+    assert set(model.get_parameters()) == {"policy", "policy.optimizer"}
+    other.set_parameters(model.get_parameters())
+    for a, b in zip(model.policy.parameters(), other.policy.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(ValueError, match="not a part of this model"):
+        other.set_parameters({"critic": {}}, exact_match=False)
+    with pytest.raises(ValueError, match="missing"):
+        other.set_parameters({"policy": model.policy.state_dict()})
+    other.set_parameters({"policy": model.policy.state_dict()}, exact_match=False)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        other.set_parameters({"policy": {}, "policy.optimizer": model.policy.optimizer.state_dict()})
+
+
 # -- replay buffers ----------------------------------------------------------------------------------------------------
 
 
@@ -238,6 +254,8 @@ def test_a_models_file_is_not_a_replay_buffer(tmp_path: Path) -> None:
     model.save_replay_buffer(tmp_path / "replay.pkl")
     with pytest.raises(ValueError, match="kind 'polyak-replay'"):
         DQN.load(tmp_path / "replay.pkl")
+    with pytest.raises(ValueError, match="no environment"):
+        DQN.load(_saved(model, tmp_path)).save_replay_buffer(tmp_path / "x")
 
 
 def test_hindsight_replay_continues(tmp_path: Path) -> None:
@@ -255,6 +273,18 @@ def test_hindsight_replay_continues(tmp_path: Path) -> None:
     assert counted[0] < counted[1] == loaded.replay_buffer.size(), "the last episode had not ended"
     loaded.learn(50, reset_num_timesteps=False)
     assert DQN.load(tmp_path / "m").predict(env.reset()[0], deterministic=True)[0].shape == ()
+
+
+def test_options_of_every_kind_survive(tmp_path: Path) -> None:
+    kwargs = {"net_arch": {"pi": [8], "vf": [4]}, "activation_fn": nn.ELU, "optimizer_class": torch.optim.AdamW}
+    model = tiny(learning_rate=LinearSchedule(1e-3, 0.0, 1.0), clip_range_vf=0.3, target_kl=0.1, policy_kwargs=kwargs)
+    model.learn(32).save(tmp_path / "m")
+    loaded = PPO.load(tmp_path / "m", env="CartPole-v1")
+    assert loaded.policy_kwargs == kwargs
+    assert isinstance(loaded.policy.optimizer, torch.optim.AdamW)
+    assert loaded.lr_schedule(0.25) == pytest.approx(2.5e-4)
+    assert loaded.clip_range_vf(1) == 0.3
+    loaded.learn(32)
 
 
 def _saved(model: Any, folder: Path) -> Path:

@@ -224,7 +224,7 @@ def test_tables_act_in_the_type_of_the_space() -> None:
 
 def test_a_number_alone_arrives_as_an_array_in_another_process_too() -> None:
     space = spaces.Box(-2.1, 2.7, (), np.float32)
-    with SubprocVecEnv([lambda: Strict(space)] * 2) as envs:
+    with SubprocVecEnv([lambda: Strict(space)] * 2, start_method="fork") as envs:
         envs.reset()
         envs.step(np.array([2.7, -2.1], np.float32))
 

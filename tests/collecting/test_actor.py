@@ -24,7 +24,7 @@ from polyak.collecting.exploration import (
 from polyak.collecting.runner import Runner
 from polyak.envs import DummyVecEnv
 from polyak.envs.adapters.vec_env import FromVecEnv
-from polyak.nn import CategoricalPolicy, Policy, PolicyError, ValuePolicy
+from polyak.nn import Policy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.base import Decision, Noise, State
@@ -58,16 +58,6 @@ class Counts(Policy):
         return Decision(count[:, 0], {"twice": 2.0 * count}, {"count": count})
 
 
-class Obeys(ValuePolicy):
-    """Takes the best of the allowed actions."""
-
-    def decide(
-        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Decision:
-        values = self.q_net(obs)
-        return Decision((values if masks is None else values.masked_fill(~masks, -torch.inf)).argmax(1))
-
-
 class Ends(gym.Env):
     """Episodes of a given length."""
 
@@ -96,17 +86,6 @@ def test_memory_starts_anew_with_each_episode_of_each_environment() -> None:
     assert not steps[1].truncated.any()
 
 
-def test_memory_is_saved_and_restored() -> None:
-    env = DummyVecEnv([lambda: Ends(4)])
-    runner = Runner(FromVecEnv(env), Actor(Counts()))
-    runner.step()
-    runner.step()
-    state, again = runner.actor.state(), Actor(Counts())
-    again.load_state(state)
-    assert again.act(runner.obs, runner.episode_starts).actions.tolist() == [3]
-    assert runner.step().actions.tolist() == [3]
-
-
 def test_a_memory_moves_on_while_actions_are_random() -> None:
     policy, progress = Counts(), ActingProgress(epsilon=1.0)
     actor = Actor(policy, {"e": EpsilonGreedy(progress, RandomActions(policy.action_space, policy.codec))})
@@ -115,29 +94,6 @@ def test_a_memory_moves_on_while_actions_are_random() -> None:
         actor.act(obs)
     progress.epsilon = 0.0
     assert actor.act(obs).actions.tolist() == [4, 4]
-
-
-def test_masks_reach_the_policy_and_the_step() -> None:
-    allowed = np.eye(9, dtype=bool)[[3, 7]]
-
-    class Fixed:
-        def after_reset(self, observations: Any) -> np.ndarray:
-            return allowed
-
-        def after_step(self, observations: Any, dones: np.ndarray, infos: Any) -> np.ndarray:
-            return allowed[::-1].copy()
-
-        def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
-            return None
-
-    runner = Runner(FromVecEnv(DummyVecEnv([lambda: Ends(5)] * 2), masks=Fixed()), Actor(Obeys(SPACE, NINE)))
-    step = runner.step()
-    assert step.actions.tolist() == [3, 7]
-    np.testing.assert_array_equal(step.extras["masks"], allowed)
-    np.testing.assert_array_equal(step.extras["next_masks"], allowed[::-1])
-    assert runner.step().actions.tolist() == [7, 3]
-    with pytest.raises(PolicyError, match="CategoricalPolicy does not support action masks"):
-        Actor(CategoricalPolicy(SPACE, NINE)).act(np.zeros((2, 2), np.float32), masks=allowed)
 
 
 def test_a_deterministic_actor_takes_the_likeliest_actions() -> None:
@@ -234,19 +190,6 @@ def test_the_cadence_of_gsde(every: int, draws: list[int]) -> None:
         seen.append(len(count))
         count.clear()
     assert seen == draws
-
-
-@pytest.mark.parametrize("separate", [False, True])
-def test_the_state_of_vectorised_noise_goes_on(separate: bool) -> None:
-    one, other = (VectorizedActionNoise(OrnsteinUhlenbeckActionNoise(np.zeros(2), np.ones(2)), 3) for _ in range(2))
-    if separate:
-        assert len(one.noises) == 3
-    one()
-    other.load_state({key: value.copy() for key, value in one.state().items()})
-    np.random.seed(1)
-    expected = one()
-    np.random.seed(1)
-    np.testing.assert_array_equal(other(), expected)
 
 
 # -- other processes ---------------------------------------------------------------------------------------------------

@@ -9,11 +9,9 @@ import torch
 from torch import nn
 
 from polyak import A2C, PPO, PQN, RecurrentPPO
-from polyak.arrays import paths
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import DummyVecEnv
-from polyak.experience import Experience, RolloutBuffer
-from polyak.experience.step import Step
+from polyak.experience import RolloutBuffer
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from tests.tolerance import bound
 
@@ -126,29 +124,6 @@ def test_action_values_of_successors_keep_to_what_is_allowed_there() -> None:
         assert values[t, n] == pytest.approx(q[allowed].max(), abs=bound(3 + 2 * 64, size=5))
         both += q[allowed].max() < q.max()
     assert both, "somewhere the better action must be a forbidden one"
-
-
-def test_successors_go_through_a_file_and_back() -> None:
-    rng = np.random.default_rng(0)
-    space = gym.spaces.Dict({"a": gym.spaces.Box(-9, 9, (3,), np.float32)})
-    kept, again = (RolloutBuffer(4, space, gym.spaces.Discrete(4), "cpu", n_envs=2) for _ in range(2))
-    assert kept.finals_state() == {}
-    again.load_finals({})
-    for cut in ([True, False], [False, False], [True, True]):
-        obs, extras = {"a": rng.normal(size=(2, 3))}, {"next_masks": rng.random((2, 4)) > 0.5}
-        none, ends = np.zeros(2, bool), np.array(cut)
-        step = Step(obs, none, none, np.zeros(2), obs, none, ends, ends, [], obs, none, bool(ends.any()), extras)
-        kept.record(step, memory={"hidden": torch.randn(2, 1, 5)})
-    again.load_state_dict(kept.state_dict())
-    again.load_finals(kept.finals_state())
-    last = Experience({"observations": obs, "memory": {"hidden": torch.randn(2, 1, 5)}, "masks": extras["next_masks"]})
-    before, after = (buffer.successors(last) for buffer in (kept, again))
-    assert before.observations["a"].shape == (5, 3)
-    for name, column in paths(before.columns):
-        assert torch.equal(column, dict(paths(after.columns))[name]), name
-    none = {name: torch.zeros(8) for name in ("values", "log_probs")}
-    assert again.fill(none, torch.arange(1, 6)).tolist() == [[4], [5]]
-    assert again.final_values.tolist() == [[1, 0], [0, 0], [2, 3], [0, 0]]
 
 
 # -- who evaluates when ------------------------------------------------------------------------------------------------

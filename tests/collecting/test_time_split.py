@@ -13,7 +13,6 @@ import torch
 
 from polyak import A2C, DQN, PPO
 from polyak.callbacks.callback import BaseCallback
-from polyak.collecting.time_split import Stopwatch, TimeSplit
 from polyak.envs import make_vec_env
 from polyak.experience import ReplayBuffer, RolloutBuffer
 from polyak.logging.logger import configure
@@ -182,38 +181,6 @@ def test_files_have_it_and_the_screen_one_line(algorithm: Any, tmp_path: Any, ca
     assert [word.split()[0] for word in printed[-1].removeprefix("time: ").split(", ")] == PARTS
     small(algorithm, Count(), verbose=0).learn(20)
     assert capsys.readouterr().out == ""
-
-
-def test_each_table_is_about_the_time_since_the_last_one(clock: Clock) -> None:
-    split = TimeSplit()
-    split.start()
-    clock.now = 4.0
-    split.env.seconds = 1.0
-    assert split.percent_since_logged() == dict(zip(PARTS, [25, 0, 0, 0, 0, 75], strict=True))
-    clock.now = 8.0
-    split.update.seconds, split.sample.seconds = 4.0, 1.0
-    assert split.percent_since_logged() == dict(zip(PARTS, [0, 0, 0, 25, 75, 0], strict=True))
-    split.stop()
-    clock.now = 100.0
-    assert split.percent() == dict(zip(PARTS, [12, 0, 0, 12, 38, 38], strict=True))
-
-
-def test_a_stopwatch_counts_what_stands_in_it_and_what_is_made(clock: Clock) -> None:
-    watch = Stopwatch()
-    with pytest.raises(KeyError), watch:
-        clock.now += 1
-        raise KeyError
-    assert watch.seconds == 1
-
-    def slowly() -> Iterator[int]:
-        for i in range(3):
-            clock.now += 1
-            yield i
-
-    for i, item in enumerate(watch.timing(slowly())):
-        assert i == item
-        clock.now += 10
-    assert watch.seconds == 4
 
 
 def test_a_train_of_the_users_own_counts_as_update(clock: Clock) -> None:

@@ -29,7 +29,7 @@ PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
 #: Fewer than by default, where those take long.
 STEPS = {
     "atari": 32,
-    "basic_training": 1_024,
+    "basic_training": 512,
     "course_arm": 200,
     "course_lander": 100,
 }

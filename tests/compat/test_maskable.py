@@ -16,6 +16,8 @@ from polyak.compat.sb3_face import algorithms as compat
 from polyak.compat.sb3_face.maskable.buffers import MaskableRolloutBuffer
 from polyak.compat.sb3_face.maskable.distributions import (
     MaskableCategoricalDistribution,
+    NoParametersError,
+    make_masked_proba_distribution,
 )
 from polyak.compat.sb3_face.maskable.evaluation import MaskableEvalCallback, evaluate_policy
 from polyak.compat.sb3_face.maskable.policies import MaskableActorCriticPolicy
@@ -168,6 +170,22 @@ def test_a_callback_evaluates_under_masks(tmp_path: Path) -> None:
 
 
 # -- distributions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3])], ids=str)
+def test_a_distribution_without_parameters_says_so(space: spaces.Space) -> None:
+    dist = make_masked_proba_distribution(space)
+    for ask in (
+        dist.sample,
+        dist.mode,
+        dist.entropy,
+        lambda: dist.log_prob(torch.zeros(1)),
+        lambda: dist.apply_masking(None),
+    ):
+        with pytest.raises(NoParametersError, match="no parameters yet"):
+            ask()
+    with pytest.raises(NotImplementedError, match="no masks for Box"):
+        make_masked_proba_distribution(spaces.Box(-1, 1, (2,)))
 
 
 def test_a_subclass_of_a_distribution_samples_its_own_way() -> None:

@@ -412,3 +412,11 @@ def test_buffer_arguments_may_be_unpacked() -> None:
         assert model.rollout_buffer_kwargs == {}
     for model in (MODELS["soft"](), SAC("MlpPolicy", "Pendulum-v1", buffer_size=100)):
         assert model.replay_buffer_kwargs == {}
+
+
+def test_a_policy_wrapped_by_torch_compile_is_saved_as_what_it_wraps(tmp_path: Path) -> None:
+    for model in (SAC("MlpPolicy", "Pendulum-v1", buffer_size=100, policy_kwargs=SMALL), MODELS["direct"]()):
+        model.policy = torch.compile(model.policy)
+        model.save(tmp_path / "m.zip")
+        again = type(model).load(tmp_path / "m.zip")
+        same(again.policy.state_dict(), model.policy._orig_mod.state_dict())

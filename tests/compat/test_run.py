@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from polyak.compat.run import MARK, STARTUP, environment, run
-from polyak.zoo.cli import main
 from tests.pairs import one_of_each
 from tests.processes import PATIENCE
 from tests.warm import python
+from tests.zoo.test_cli import run as polyak
 
 RUN = [sys.executable, "-m", "polyak", "run"]
 ANSWERED = "import stable_baselines3 as sb3; print(sb3.PPO.__module__)"
@@ -223,9 +223,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"SCRIPT 'train.py' does not exist.*-m"):
         run("train.py")
-    with pytest.raises(SystemExit) as stopped:
-        main(["run", "train.py"])
-    assert stopped.value.code == 2
+    assert polyak("run", "train.py") == 2
     assert capsys.readouterr().err.startswith("polyak: SCRIPT 'train.py'")
     write(tmp_path, "program.py", "")
     result = outcome([sys.executable, "-E", *RUN[1:], "program.py"], tmp_path)
@@ -235,8 +233,6 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_without_a_script_it_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     for words, code in ((["run"], 2), (["run", "--help"], 0)):
-        with pytest.raises(SystemExit) as stopped:
-            main(words)
-        assert stopped.value.code == code
+        assert polyak(*words) == code
         captured = capsys.readouterr()
         assert "SCRIPT" in captured.out + captured.err

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from typing import Any
-
 import numpy as np
 import pytest
 
 from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_learners import CASES, DRAWING, STEPS
 from tests.distributed.test_runners import weights
-from tests.processes import assert_gone
+from tests.processes import Killing, assert_gone
 
 session = session_of(8)
 MADE = {**CASES, **DRAWING}
@@ -31,19 +27,12 @@ def test_training_is_equal_to_that_with_learners_here(case: str) -> None:
 
 @pytest.mark.slow
 def test_a_killed_learner_is_replaced() -> None:
-    def kill(names: dict[str, Any], _: Any) -> bool:
-        model = names["self"]
-        if not killed and model.num_timesteps >= 64:
-            killed.append(model._learners.processes[0])
-            os.kill(killed[0], signal.SIGKILL)
-        return True
-
-    killed: list[int] = []
+    kill = Killing(lambda model: model._learners.processes[0], after=64)
     model = CASES["ppo"](n_learners=2, transport="ray")
     with pytest.warns(RuntimeWarning, match="a learner is gone"):
         model.learn(256, kill)
     assert model._learners.restarts == 1
-    assert model._learners.processes[0] != killed[0]
+    assert model._learners.processes[0] != kill.killed
     assert model.num_timesteps == 256
     assert np.isfinite(weights(model)).all()
     model._learners.close()

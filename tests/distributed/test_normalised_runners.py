@@ -298,15 +298,3 @@ def test_two_normalisers_are_refused() -> None:
         ppo(VecNormalize(RemoteEnvs(fresh, 2, "local")))
     with pytest.raises(ValueError, match=r"lambda: VecNormalize\(make_vec_env"):
         ppo(fresh(0))
-
-
-def test_polyak_train_normalises_with_runners(tmp_path: Path) -> None:
-    from polyak.zoo.cli import main
-
-    ends = ["--n-timesteps", "256", "--n-envs", "4", "--log-folder", str(tmp_path), "--eval-freq", "128", "--seed", "1"]
-    line = ["train", "--algo", "ppo", "--env", "CartPole-v1", "--transport", "local", "--verbose", "0", *ends]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--n-runners", "2", "-params", "n_steps:32", "batch_size:32", "normalize:True"])
-    assert ended.value.code == 0
-    model = PPO.load(next((tmp_path / "ppo").glob("CartPole-v1_*/CartPole-v1.zip")))
-    assert model.normalisation.loaded.obs_rms.count == pytest.approx(260, abs=0.01)

@@ -21,6 +21,7 @@ from polyak.experience.step import Step
 from polyak.noise import NormalActionNoise
 from polyak.seeding import rng_state
 from tests.compat.rllib_face.test_ray_masks import Strict
+from tests.laws.resumption import SaveAt
 from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
@@ -253,13 +254,7 @@ RESUMED = list(CASES)
 def test_training_resumes_in_the_middle_of_a_rollout(case: str, tmp_path: Path) -> None:
     whole = CASES[case](n_runners=2, transport="local")
 
-    def save(names: dict[str, Any], _: Any) -> bool:
-        model = names["self"]
-        if 90 <= model.num_timesteps < 90 + model.n_envs:
-            model.save(tmp_path / "half.zip", include=model.saves_also)
-        return True
-
-    whole.learn(150, save)
+    whole.learn(150, SaveAt(90, tmp_path / "half.zip"))
     recipe = whole.env.recipe
     half = type(whole).load(tmp_path / "half.zip", env=recipe, resume=True, device="cpu")
     assert (half.n_runners, half.transport) == (2, "local")
@@ -314,19 +309,3 @@ def test_a_function_with_an_argument_is_given_the_number_of_the_runner() -> None
 
     model = PPO("MlpPolicy", made, n_runners=2, transport="local", **ROLLOUT).learn(64)
     assert sorted({info["l"] for info in model.ep_info_buffer}) == [5, 6]
-
-
-def test_polyak_train_has_runners(tmp_path: Path) -> None:
-    from polyak.zoo.cli import main
-
-    ends = ["--n-timesteps", "256", "--n-envs", "4", "--log-folder", str(tmp_path), "--eval-freq", "-1", "--seed", "1"]
-    line = ["train", "--algo", "ppo", "--env", "CartPole-v1", "--transport", "local", "--verbose", "0", *ends]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--n-runners", "2", "-params", "n_steps:32", "batch_size:32"])
-    assert ended.value.code == 0
-    folder = next((tmp_path / "ppo").glob("CartPole-v1_*"))
-    assert sorted(path.name for path in folder.glob("*.monitor.csv")) == [f"{n}.monitor.csv" for n in range(4)]
-    for wrong in (["3"], ["2", "-params", "runner_timeout:-1"]):
-        with pytest.raises(SystemExit) as ended:
-            main([*line, "--n-runners", *wrong])
-        assert ended.value.code != 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 import warnings
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 import polyak
 from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_runners import CASES, TURNS, Kept, carts, weights
-from tests.processes import assert_gone
+from tests.processes import Killing, assert_gone
 
 session = session_of(8)
 
@@ -36,14 +34,7 @@ def test_training_is_equal_to_that_with_runners_here(case: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["ppo", "her"])
 def test_a_killed_runner_is_replaced(case: str) -> None:
-    def kill(names: dict[str, Any], _: Any) -> bool:
-        model = names["self"]
-        if not killed and model.num_timesteps >= 100:
-            killed.append(model.env.processes[1])
-            os.kill(killed[0], signal.SIGKILL)
-        return True
-
-    killed: list[int] = []
+    kill = Killing(lambda model: model.env.processes[1], after=100)
     model = CASES[case](n_runners=2)
     with pytest.warns(RuntimeWarning, match="runner 2 of 2 is gone"):
         model.learn(400, kill)
@@ -51,7 +42,7 @@ def test_a_killed_runner_is_replaced(case: str) -> None:
     assert model.env.workers.restarts == 1
     while model.env.absent:  # meanwhile the first runner makes all steps
         model.learn(100, reset_num_timesteps=False)
-    assert model.env.processes[1] != killed[0]
+    assert model.env.processes[1] != kill.killed
     assert np.isfinite(weights(model)).all()
     model.env.close()
 
@@ -59,14 +50,7 @@ def test_a_killed_runner_is_replaced(case: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_a_killed_runner_that_collects_by_itself_is_replaced(asynchronous: bool) -> None:
-    def kill(names: dict[str, Any], _: Any) -> bool:
-        model = names["self"]
-        if not killed and model.num_timesteps >= 100:
-            killed.append(model.env.processes[1])
-            os.kill(killed[0], signal.SIGKILL)
-        return True
-
-    killed: list[int] = []
+    kill = Killing(lambda model: model.env.processes[1], after=100)
     model: Any = polyak.IMPALA("MlpPolicy", carts, n_runners=2, **{**TURNS, "asynchronous": asynchronous})
 
     def learn() -> None:
@@ -78,7 +62,7 @@ def test_a_killed_runner_that_collects_by_itself_is_replaced(asynchronous: bool)
     while model.env.absent:  # meanwhile the first runner makes all steps
         model.learn(100, reset_num_timesteps=False)
     assert len(model.env.get_state()["runners"]) == 2  # asked while rollouts are under way
-    assert model.env.processes[1] != killed[0]
+    assert model.env.processes[1] != kill.killed
     assert np.isfinite(weights(model)).all()
     model.env.close()
 

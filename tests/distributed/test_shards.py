@@ -18,6 +18,7 @@ from polyak.experience import Dataset, ReplayBuffer
 from polyak.experience.samplers import Prioritized
 from polyak.experience.step import Step
 from tests.distributed.test_runners import REPLAY, Parts, Reaching, carts, strict, weights
+from tests.laws.resumption import SaveAt
 from tests.pairs import one_of_each
 
 MEMORY = {"net_arch": [8], "memory": "lstm", "memory_size": 8, "max_seq_len": 4}
@@ -203,13 +204,7 @@ def _filled(sharded: ShardedReplay, steps: int = 20) -> ShardedReplay:
 def test_training_resumes_exactly(case: str, tmp_path: Path) -> None:
     whole = CASES[case](n_replay_shards=2, transport="local")
 
-    def save(names: dict[str, Any], _: Any) -> bool:
-        model = names["self"]
-        if 90 <= model.num_timesteps < 90 + model.n_envs:
-            model.save(tmp_path / "half.zip", include=model.saves_also)
-        return True
-
-    whole.learn(150, save)
+    whole.learn(150, SaveAt(90, tmp_path / "half.zip"))
     recipe = CASES[case](n_replay_shards=0, transport="local").env
     half = type(whole).load(
         tmp_path / "half.zip", env=getattr(recipe, "recipe", recipe), resume=True, device=torch.device("cpu")
@@ -302,19 +297,3 @@ def test_dicts_and_images_reach_shards() -> None:
     np.testing.assert_array_equal(rows["next_observations"]["camera"][-1], seen["camera"])
     batch: Any = next(sharded.transitions(16, 0.99))[0]
     assert batch.observations["camera"].shape == (16, 36, 36, 1)
-
-
-def test_polyak_train_has_shards(tmp_path: Path) -> None:
-    from polyak.zoo.cli import main
-
-    ends = ["--n-timesteps", "256", "--n-envs", "4", "--log-folder", str(tmp_path), "--eval-freq", "-1", "--seed", "1"]
-    line = ["train", "--algo", "dqn", "--env", "CartPole-v1", "--transport", "local", "--verbose", "0", *ends]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--n-runners", "2", "--n-replay-shards", "2", "-params", "learning_starts:64"])
-    assert ended.value.code == 0
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--n-replay-shards", "5"])
-    assert ended.value.code != 0
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--algo", "ppo", "--n-replay-shards", "2"])
-    assert ended.value.code != 0

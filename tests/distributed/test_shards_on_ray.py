@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from typing import Any
-
 import numpy as np
 import pytest
 
 from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_runners import weights
 from tests.distributed.test_shards import CASES, assert_same_rows
-from tests.processes import assert_gone
+from tests.processes import Killing, assert_gone
 
 session = session_of(8)
 
@@ -32,20 +28,13 @@ def test_training_is_equal_to_that_with_shards_here(case: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["dqn", "here"])
 def test_a_killed_shard_is_replaced(case: str) -> None:
-    def kill(names: dict[str, Any], _: Any) -> bool:
-        model = names["self"]
-        if not killed and model.num_timesteps >= 100:
-            killed.append(model.replay_buffer.processes[1])
-            os.kill(killed[0], signal.SIGKILL)
-        return True
-
-    killed: list[int] = []
+    kill = Killing(lambda model: model.replay_buffer.processes[1], after=100)
     model = CASES[case](n_replay_shards=2, transport="ray")
     with pytest.warns(RuntimeWarning, match=r"replay shard 2 of 2 is gone.* [0-9]+ transitions are lost"):
         model.learn(240, kill)
     assert model.num_timesteps >= 240
     assert model.replay_buffer.workers.restarts == 1
-    assert model.replay_buffer.processes[1] != killed[0]
+    assert model.replay_buffer.processes[1] != kill.killed
     assert np.isfinite(weights(model)).all()
     lost, whole = model.replay_buffer._held[1], model.replay_buffer._held[0]
     assert 0 < lost < whole == model.num_timesteps // model.n_envs

@@ -9,6 +9,7 @@ import pytest
 
 from polyak.envs.wrappers.atari import (
     AtariWrapper,
+    ClipRewardEnv,
     EpisodicLifeEnv,
     FireResetEnv,
     MaxAndSkipEnv,
@@ -203,6 +204,12 @@ def test_max_and_skip_at_the_end_shows_the_frames_of_the_end(end, frames):
     assert terminated
     assert reward == end - 4
     assert np.flatnonzero(obs.max(axis=(1, 2))).tolist() == frames
+
+
+def test_clip_reward():
+    env = ClipRewardEnv(Game())
+    assert [env.reward(reward) for reward in (3.5, 0, -2, np.float32(0.1))] == [1.0, 0.0, -1.0, 1.0]
+    assert type(env.reward(2)) is float
 
 
 def test_warp_frame():

@@ -45,6 +45,14 @@ def play(env, **kwargs):
     return info["episode"]
 
 
+def test_truncation_ends_an_episode_too():
+    env = Monitor(gym.wrappers.TimeLimit(Rewards(length=100), 4))
+    env.reset()
+    infos = [env.step(0)[4] for _ in range(4)]
+    assert infos[-1]["episode"]["l"] == 4
+    assert env.needs_reset
+
+
 def test_misuse():
     env = Monitor(Rewards(), allow_early_resets=False)
     with pytest.raises(RuntimeError, match="Tried to step environment that needs reset"):

@@ -8,7 +8,6 @@ from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
-from tests.warm import python
 
 
 def test_runs_with_neighbouring_seeds_share_no_environment_seed() -> None:
@@ -39,12 +38,3 @@ def test_no_first_observation_comes_twice_in_runs_with_neighbouring_seeds(kind: 
     venv.close()
     np.testing.assert_array_equal(seen[0], seen[3])
     assert len(np.unique(np.concatenate(seen[:3]), axis=0)) == 12
-
-
-def test_a_program_for_stable_baselines3_counts_seeds_up() -> None:
-    program = (
-        "import polyak.compat as c; c.install()\n"
-        "from stable_baselines3.common.env_util import make_vec_env\n"
-        "print(list(make_vec_env('CartPole-v1', n_envs=3).seed(7)))\n"
-    )
-    assert python(["-c", program], check=True).stdout.strip() == "[7, 8, 9]"

@@ -85,6 +85,18 @@ def test_bit_flipping_continuous_flips_all_positive():
     np.testing.assert_array_equal(before != after, [True, False, False, True])
 
 
+def test_bit_flipping_truncates_and_seeds():
+    env = BitFlippingEnv(n_bits=4, max_steps=3)
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(0)
+    env.reset(seed=1)
+    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
+    first, second = ([env.reset(seed=7)[0]["observation"].tolist()] + [
+        env.reset()[0]["observation"].tolist() for _ in range(5)] for _ in range(2))  # fmt: skip
+    assert first == second
+    assert len({tuple(bits) for bits in first}) > 1
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [

@@ -98,6 +98,14 @@ def test_without_a_monitor_the_wrappers_are_what_is_seen_and_a_warning_says_so()
         evaluate_policy(Player(), VecMonitor(vec([3], wrapper=lambda env: env)), n_eval_episodes=1)
 
 
+def test_the_callback_is_called_for_each_counted_step_of_each_environment():
+    seen = []
+    evaluate_policy(
+        Player(), vec([2], [3]), n_eval_episodes=2, callback=lambda names, _: seen.append((names["i"], names["done"]))
+    )
+    assert seen == [(0, False), (1, False), (0, True), (1, False), (1, True)]
+
+
 def test_an_endless_episode_is_cut_and_says_so():
     with pytest.warns(UserWarning, match=r"2 of 2 evaluation episodes reached max_steps_per_episode=7"):
         returns, lengths = evaluate_policy(

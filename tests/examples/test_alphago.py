@@ -42,20 +42,6 @@ def prefers(*columns: int) -> Callable[[np.ndarray], np.ndarray]:
 LEFT, RIGHT = prefers(0, 1, 2, 3, 4, 5, 6), prefers(6, 5, 4, 3, 2, 1, 0)
 
 
-def test_games_end_as_they_should_for_both_players(alphago: ModuleType) -> None:
-    """Who begins has four in a column with the seventh move."""
-    played = alphago.play(LEFT, RIGHT, alphago.GAME.start(2))
-    assert played.to_first.tolist() == [1, 1]
-    assert played.moves.reshape(7, 2)[:, 0].tolist() == [0, 6, 0, 6, 0, 6, 0]
-    assert played.results.reshape(7, 2)[:, 1].tolist() == [1, -1, 1, -1, 1, -1, 1]
-    assert played.first.reshape(7, 2)[:, 0].tolist() == [True, False] * 3 + [True]
-
-
-def test_a_match_gives_both_sides_every_opening(alphago: ModuleType) -> None:
-    assert alphago.match(alphago.at_random, alphago.at_random, 2_000).split()[0] in {"48", "49", "50", "51", "52"}
-    assert int(alphago.match(LEFT, alphago.at_random, 200).split()[0]) > 50
-
-
 def test_a_policy_imitates_what_is_recorded(alphago: ModuleType) -> None:
     centre = prefers(3, 2, 4, 1, 5, 0, 6)
     records = alphago.play(centre, centre, alphago.openings(50, 10))

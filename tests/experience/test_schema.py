@@ -16,7 +16,6 @@ from polyak.experience import (
     Sequence,
     Step,
     Transition,
-    TransitionRows,
     placement,
 )
 from polyak.experience.batch import gathered
@@ -112,22 +111,6 @@ def test_memory_accounts_for_the_columns():
         assert more.storage.row_bytes - plain.storage.row_bytes == 50 * 4
         sizes = [type(buffer.storage).size_of(buffer.layout, 100) for buffer in (plain, more)]
         assert sizes[1] - sizes[0] == 100 * 50 * 4
-
-
-def test_rows_that_are_not_gathered_yet_gather_the_field_that_is_read(experience, monkeypatch):
-    data = experience("box")
-    buffer = fill(make(data), data)
-    rows, _ = next(buffer.transitions(5, GAMMA, late=True))
-    assert isinstance(rows, TransitionRows)
-    whole, calls = rows.gathered(), []
-    original = torch.Tensor.index_select
-    monkeypatch.setattr(torch.Tensor, "index_select", lambda *args: calls.append(args) or original(*args))
-    for name, count in (("observations", 1), ("rewards", 1), ("discounts", 2), ("extras", 3), ("weights", 0)):
-        calls.clear()
-        value, expected = getattr(rows, name), getattr(whole, name)
-        assert len(calls) == count
-        parts = [(value[key], expected[key]) for key in expected] if name == "extras" else [(value, expected)]
-        assert all(torch.equal(a, b) for a, b in parts)
 
 
 def step_of(data, t, **changes):

@@ -200,18 +200,6 @@ def test_resumed_it_resumes_as_if_nothing_had_happened(swings: Dataset, prioriti
     assert_equal(weights(resumed.learn(30, reset_num_timesteps=False)), weights(model))
 
 
-def test_evaluated_while_it_learns(swings: Dataset, tmp_path: Path) -> None:
-    model = TD3BC("MlpPolicy", swings, tensorboard_log=None, **SMALL)
-    seen: list[float] = []
-
-    def note(values: dict[str, Any], _: Any) -> bool:
-        seen.append(values["self"].logger.name_to_value.get("eval/mean_reward", np.nan))
-        return True
-
-    model.learn(20, note, eval_env="Pendulum-v1", eval_freq=10, n_eval_episodes=1)
-    assert model.num_timesteps == 20
-
-
 def test_memory_learns_from_data_too(swings: Dataset) -> None:
     memory = {"memory": "gru", "memory_size": 8, "max_seq_len": 4, "burn_in": 2, "net_arch": [8]}
     model = SAC("MlpPolicy", swings, **{**SMALL, "policy_kwargs": memory})

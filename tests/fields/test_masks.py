@@ -187,7 +187,7 @@ def test_environments_that_allow_everything_have_no_masks() -> None:
 
 
 def test_masks_of_another_process() -> None:
-    env = SubprocVecEnv([lambda: Forbidding(spaces.Discrete(5))] * 2)
+    env = SubprocVecEnv([lambda: Forbidding(spaces.Discrete(5))] * 2, start_method="fork")
     try:
         env.seed(0)
         obs = env.reset()

@@ -22,7 +22,6 @@ from polyak.envs import (
 )
 from polyak.envs.normalisation_scale import as_seen_in, shown_to
 from polyak.envs.vec.vec_env import VecEnvWrapper
-from polyak.envs.wrappers.layers import above_normalisation
 from polyak.evaluation.in_environments import evaluate
 from polyak.evaluation.off_policy.log_probs import log_prob_of
 from polyak.evaluation.off_policy.policy_actions import choices_of
@@ -188,25 +187,8 @@ class Halved(VecEnvWrapper):
         return observations / 2, rewards, dones, infos
 
 
-class Passing(VecMonitor):
-    """Says nothing of what it passes on."""
-
-    def step_wait(self) -> Any:
-        return super().step_wait()
-
-
 def _sac(env: Any, **options: Any) -> SAC:
     return SAC("MlpPolicy", env, learning_starts=10, device="cpu", policy_kwargs={"net_arch": [8]}, **options)
-
-
-def test_what_wrappers_around_it_pass_on_is_known() -> None:
-    inner = _normalised()
-    assert above_normalisation(VecCheckNan(VecMonitor(inner))) == ((), ())
-    assert above_normalisation(VecFrameStack(inner, 2)) == (("VecFrameStack",), ())
-    assert above_normalisation(Bonus(Halved(inner))) == (("Bonus", "Halved"), ("Bonus",))
-    assert above_normalisation(Passing(inner)) == (("Passing",), ("Passing",))
-    assert above_normalisation(Bonus(make_vec_env(Sided))) == ((), ())
-    assert above_normalisation(VecNormalize(Bonus(make_vec_env(Sided)))) == ((), ())
 
 
 def test_a_bonus_around_it_is_replayed() -> None:

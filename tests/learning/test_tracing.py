@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from polyak.nn.backends.tracing import UntraceableError, trace
 
@@ -24,34 +23,6 @@ import torch._dynamo
 optimizer.zero_grad()
 assert optimizer.zero_grad.__wrapped__.__dynamo_disable.__module__.startswith("torch._dynamo")
 """
-
-
-def varied(weight: Tensor, state: Tensor, x: Tensor) -> list[Tensor]:
-    """Views that are changed, results in lists, constants that are changed and read, gradients, shapes in place."""
-    rows = state[1:]
-    rows.add_(torch.tensor(2.0).mul_(float(torch.tensor(3.0))))
-    first, second = (x @ weight).tanh().split(2)
-    loss = (first * second).sum() + state.detach().clone().unsqueeze_(0).mean() + weight.mv(torch.ones(3)).sum()
-    (grad,) = torch.autograd.grad(loss, [weight])
-    torch._foreach_mul_([grad, state], 0.5)
-    with torch.no_grad():
-        weight.sub_(grad)
-    return [loss.detach(), rows.t()]
-
-
-def test_a_graph_does_what_the_function_does_and_tracing_changes_nothing() -> None:
-    torch.manual_seed(0)
-    weight, state, x = torch.randn(3, 3, requires_grad=True), torch.randn(3, 2), torch.randn(4, 3)
-    given = [weight, state, x]
-    before = [tensor.detach().clone() for tensor in given]
-    graph = trace(varied, given[:2], given[2:], {})
-    for tensor, was in zip(given, before, strict=True):
-        torch.testing.assert_close(tensor.detach(), was, rtol=0, atol=0)
-    with torch.no_grad():
-        found = graph(*before)
-    expected = varied(*given)
-    for ours, theirs in zip([*found, *before], [*expected, *given], strict=True):
-        torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Each mistake that a user can make gets an error that names the argument, the value and the fix."""
 
 import re
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,20 @@ def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"path='.*' cannot be written: embedded null byte"):
         model.save("a\0b")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.zip"]
+
+
+def test_gradients_may_be_clipped_to_nothing() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, n_epochs=1, max_grad_norm=0, device="cpu")
+    before = model.policy.parameters_to_vector()
+    model.learn(8)
+    np.testing.assert_array_equal(model.policy.parameters_to_vector(), before)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tqdm", "tqdm.rich", "rich"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"polyak\[extra\]"):
+        PPO("MlpPolicy", "CartPole-v1", n_steps=64).learn(64, progress_bar=True)
 
 
 # -- mistakes in environments and callbacks ----------------------------------------------------------------------------

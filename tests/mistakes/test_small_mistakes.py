@@ -232,3 +232,13 @@ def test_an_environment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.warns(UserWarning, match="has taken 50 steps.*max_steps_per_episode"), pytest.raises(Enough):
         evaluation.evaluate_policy(model, endless, n_eval_episodes=1, callback=stop, warn=False)
     assert evaluate(model, endless, n_episodes=2, max_steps_per_episode=60).n_capped == 2
+
+
+def test_masks_as_one_list_for_each_choice() -> None:
+    def action_masks(self: Any) -> Any:
+        return [[True, False], np.array([False, False, True])]
+
+    env = short(action_masks=action_masks)
+    model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0).learn(16)
+    assert model.rollout_buffer is not None
+    assert model.rollout_buffer.actions.reshape(-1, 2).tolist() == [[0.0, 2.0]] * 8

@@ -20,36 +20,9 @@ IMAGE = spaces.Box(0, 255, (3, 40, 36), np.uint8)
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
 
 
-def test_other_boxes_only_become_float32():
-    obs = torch.full((2, 4), 200.0, dtype=torch.float64)
-    assert torch.equal(preprocess_obs(obs, VECTOR), torch.full((2, 4), 200.0))
-    bytes_space = spaces.Box(0, 255, (4,), np.uint8)  # a vector of bytes is no image
-    assert preprocess_obs(torch.full((1, 4), 255, dtype=torch.uint8), bytes_space).max() == 255
-
-
-@pytest.mark.parametrize("shape", [(3,), (3, 1)])
-def test_discrete_is_one_hot_from_its_start(shape):
-    hot = preprocess_obs(torch.tensor([5, 6, 7]).reshape(shape), spaces.Discrete(3, start=5))
-    assert torch.equal(hot, torch.eye(3))
-
-
 def test_an_index_out_of_range_is_an_error():
     with pytest.raises(RuntimeError, match="out of bounds"):
         preprocess_obs(torch.tensor([3]), spaces.Discrete(3))
-
-
-def test_multi_discrete_is_one_hot_vectors_side_by_side():
-    hot = preprocess_obs(torch.tensor([[1, 0], [2, 1]]), spaces.MultiDiscrete([3, 2]))
-    assert torch.equal(hot, torch.tensor([[0.0, 1, 0, 1, 0], [0, 0, 1, 0, 1]]))
-    grid = preprocess_obs(torch.tensor([[[1, 0], [2, 1]]]), spaces.MultiDiscrete([[3, 2], [3, 2]]))
-    assert torch.equal(grid, torch.tensor([[0.0, 1, 0, 1, 0, 0, 0, 1, 0, 1]]))
-
-
-def test_each_key_of_a_dict_is_preprocessed_by_its_space():
-    space = spaces.Dict({"img": IMAGE, "at": spaces.Discrete(2)})
-    done = preprocess_obs({"img": torch.full((1, 3, 40, 36), 51, dtype=torch.uint8), "at": torch.tensor([1])}, space)
-    torch.testing.assert_close(done["img"], torch.full((1, 3, 40, 36), 0.2))
-    assert torch.equal(done["at"], torch.tensor([[0.0, 1.0]]))
 
 
 def test_unsupported_spaces_are_refused():
@@ -91,19 +64,6 @@ def test_normalised_images_are_read_as_they_are():
     obs = np.random.default_rng(0).random((3, 36, 36), dtype=np.float32)
     policy.predict(obs)
     np.testing.assert_array_equal(seen[0][0].numpy(), obs)
-
-
-def test_combined_extractor_puts_the_keys_side_by_side_in_order():
-    space = spaces.Dict({"b": VECTOR, "img": IMAGE, "a": spaces.Discrete(3)})
-    extractor = CombinedExtractor(space, cnn_output_dim=5)
-    assert extractor.features_dim == 4 + 5 + 3
-    obs = {"img": torch.rand(2, 3, 40, 36), "b": torch.full((2, 4), 2.0), "a": torch.full((2, 3), 3.0)}
-    features = extractor(obs)
-    image = extractor.extractors["img"](obs["img"])
-    parts = {"b": obs["b"], "img": image, "a": obs["a"]}
-    torch.testing.assert_close(features, torch.cat([parts[key] for key in space.spaces], dim=1))
-    with pytest.raises(PolicyError, match="Dict"):
-        CombinedExtractor(VECTOR)
 
 
 def test_each_image_is_standardised_by_itself():

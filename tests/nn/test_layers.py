@@ -1,7 +1,6 @@
 """Perceptrons and net_arch."""
 
 import pytest
-import torch
 from torch import nn
 
 from polyak.nn import MlpExtractor, PolicyError, create_mlp, get_actor_critic_arch
@@ -9,13 +8,6 @@ from polyak.nn import MlpExtractor, PolicyError, create_mlp, get_actor_critic_ar
 
 def kinds(layers):
     return [type(layer).__name__ for layer in layers]
-
-
-def test_create_mlp_without_hidden_or_output_layers():
-    assert kinds(create_mlp(3, 2, [])) == ["Linear"]
-    assert kinds(create_mlp(3, 0, [4])) == ["Linear", "ReLU"]
-    assert kinds(create_mlp(3, -1, [])) == []
-    assert kinds(create_mlp(3, 2, [4], squash_output=True)) == ["Linear", "ReLU", "Linear", "Tanh"]
 
 
 def test_create_mlp_with_modules_around_the_linear_layers_and_without_bias():
@@ -38,24 +30,6 @@ def test_widths_that_are_no_widths_are_refused(widths):
 def test_an_activation_that_is_no_class_is_refused(activation):
     with pytest.raises(PolicyError, match=r"torch\.nn\.ReLU"):
         create_mlp(3, 2, [4], activation)
-
-
-def test_mlp_extractor_keeps_actor_and_value_apart():
-    net = MlpExtractor(3, {"pi": [4, 6], "vf": [5]}, nn.Tanh, device="cpu")
-    assert (net.latent_dim_pi, net.latent_dim_vf) == (6, 5)
-    x = torch.rand(2, 3)
-    pi, vf = net(x)
-    assert torch.equal(pi, net.forward_actor(x))
-    assert torch.equal(vf, net.forward_critic(x))
-    pi.sum().backward()
-    assert all(p.grad is None for p in net.value_net.parameters())
-
-
-def test_mlp_extractor_defaults_a_missing_network_to_no_layers():
-    net = MlpExtractor(3, {"pi": [4]}, nn.Tanh, device="cpu")
-    assert (net.latent_dim_pi, net.latent_dim_vf) == (4, 3)
-    x = torch.rand(2, 3)
-    assert torch.equal(net.forward_critic(x), x)
 
 
 def test_old_and_foreign_spellings_of_net_arch():

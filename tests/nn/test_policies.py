@@ -302,44 +302,6 @@ def test_log_std_init_sets_the_deviation():
     assert torch.equal(sde.log_std, torch.full((64, 1), -2.5))
 
 
-class OwnNetwork(nn.Module):
-    def __init__(self, features_dim):
-        super().__init__()
-        self.latent_dim_pi, self.latent_dim_vf = 7, 8
-        self.policy_net, self.value_net = nn.Linear(features_dim, 7), nn.Linear(features_dim, 8)
-
-    def forward(self, features):
-        return self.forward_actor(features), self.forward_critic(features)
-
-    def forward_actor(self, features):
-        return self.policy_net(features)
-
-    def forward_critic(self, features):
-        return self.value_net(features)
-
-
-class OwnPolicy(ActorCriticPolicy):
-    def _build_mlp_extractor(self):
-        self.mlp_extractor = OwnNetwork(self.features_dim)
-
-
-def test_a_subclass_may_build_its_own_hidden_layers():
-    policy = OwnPolicy(VECTOR, BOX, ortho_init=False)
-    assert policy.action_net.in_features == 7
-    assert policy.value_net.in_features == 8
-    assert policy.predict(np.zeros(5, np.float32))[0].shape == (2,)
-
-
-def test_acting_goes_through_an_overridden_forward():
-    class Always(ActorCriticPolicy):
-        def forward(self, obs, deterministic=False):
-            actions, values, log_prob = super().forward(obs, deterministic)
-            return torch.full_like(actions, 3), values, log_prob
-
-    policy = Always(VECTOR, DISCRETE)
-    assert policy.act(tensors(VECTOR, policy)).tolist() == [3, 3, 3]
-
-
 def test_overridden_features_reach_actor_and_value_function():
     class Doubled(ActorCriticPolicy):
         def extract_features(self, obs, features_extractor=None):
@@ -587,8 +549,10 @@ def test_parameters_travel_as_one_vector(name):
     ("obs", "name"),
     [
         ("dict", "ppo_box"),
-        *(("vector", name) for name in ("ppo_sde", "sac")),
-        *(pytest.param("vector", name, marks=pytest.mark.slow) for name in ("dqn", "ppo_discrete", "sac_sde", "td3")),
+        *(
+            pytest.param("vector", name, marks=pytest.mark.slow)
+            for name in ("ppo_sde", "sac", "dqn", "ppo_discrete", "sac_sde", "td3")
+        ),
     ],
 )
 def test_acting_and_losses_are_one_graph(name, obs):

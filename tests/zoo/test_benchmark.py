@@ -302,3 +302,8 @@ def test_agents_of_a_folder_get_a_table_in_the_peers_columns(
     before = (tmp_path / "a2c-CartPole-v1" / "0.monitor.csv").stat().st_mtime_ns
     assert benchmark_agents(asked).read_text().splitlines()[2] == row
     assert (tmp_path / "a2c-CartPole-v1" / "0.monitor.csv").stat().st_mtime_ns == before
+
+
+def test_no_agents_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match="There are no trained agents under --log-dir"):
+        benchmark_agents(BenchmarkAgentsOptions(log_dir=str(tmp_path / "none"), no_hub=True))

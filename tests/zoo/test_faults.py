@@ -16,11 +16,11 @@ from polyak import PPO
 from polyak.callbacks.saving import CheckpointCallback
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.wrappers.monitor import ResultsWriter
-from polyak.zoo.cli import main
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.run_notes import ProgressFile
 from tests.zoo.faulty import ENV_ID, LINE, SPEC
+from tests.zoo.test_cli import run
 
 SETTINGS = {
     "ppo": [
@@ -42,9 +42,7 @@ ALGORITHMS = ["ppo", "dqn", "ars", "q_learning", "impala"]
 def train(folder: Path, algo: str, *words: object, n: int = 5000) -> int:
     """Run the command in this process and return its exit status."""
     command = ["train", "--algo", algo, "--env", SPEC, "-f", folder, "-n", n, "--seed", 1, "--verbose", 0, *words]
-    with pytest.raises(SystemExit) as stopped:
-        main([*map(str, command), "-params", *SETTINGS[algo]])
-    return int(stopped.value.code or 0)
+    return run(*command, "-params", *SETTINGS[algo])
 
 
 def faulty(**kwargs: object) -> list[str]:
@@ -180,6 +178,23 @@ def test_weights_that_are_nan_for_good_are_not_saved_as_a_model(
     assert f"Models in {run.path} from before: rl_model_" in said
     assert not run.final_model.exists()
     assert run.replay_buffer.is_file()
+
+
+def test_ctrl_c_on_weights_that_are_nan_puts_them_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoil(self: ProgressFile) -> bool:
+        if self.num_timesteps > 100:
+            with torch.no_grad():
+                next(self.model.learner.parameters()).fill_(np.nan)
+            raise KeyboardInterrupt
+        return True
+
+    monkeypatch.setattr(ProgressFile, "_on_step", spoil)
+    with pytest.warns(UserWarning, match="Everything learned was put back"):
+        assert train(tmp_path, "dqn", "--eval-freq", -1) == 130
+    model = find_algorithm("dqn").load(RunFolder.find(tmp_path, "dqn", ENV_ID).final_model)
+    assert all(bool(parameter.isfinite().all()) for parameter in model.learner.parameters())
 
 
 # -- a full disk -------------------------------------------------------------------------------------------------------
@@ -378,9 +393,7 @@ def test_the_demonstration_keeps_its_agent(
         raise error
 
     monkeypatch.setattr(PPO, "train", fail)
-    with pytest.raises(SystemExit) as stopped:
-        main(["demo", "-o", str(tmp_path), "--no-progress"])
-    assert stopped.value.code == status
+    assert run("demo", "-o", tmp_path, "--no-progress") == status
     assert PPO.load(tmp_path / "ppo_cartpole.zip").num_timesteps > 0
 
 
@@ -406,8 +419,7 @@ def test_sys_exit_in_an_environment_ends_a_trial_and_not_the_study(
     pytest.importorskip("optuna")
     words = ["tune", "--algo", "dqn", "--env", SPEC, "-n", 200, "--n-trials", 2, "--seed", 1, "--n-evaluations", 1]
     words += ["--log-folder", tmp_path, *faulty(fault="SystemExit")]
-    with pytest.raises(SystemExit):
-        main([*map(str, words), "-params", *SETTINGS["dqn"]])
+    run(*words, "-params", *SETTINGS["dqn"])
     said = capsys.readouterr()
     assert "Trial 1: failed: SystemExit: a bad day" in said.out, said.out + said.err
 

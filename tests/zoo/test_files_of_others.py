@@ -1,6 +1,5 @@
 """Files of others are refused in words of ours, without running code, and in little time and memory."""
 
-import contextlib
 import sys
 import time
 import warnings
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from polyak.zoo.errors import ZooError
+from tests.harm import forget_peak, status
 from tests.zoo.files_of_others import CASES
 
 for package in ("optuna", "minari", "pyarrow", "ray"):
@@ -48,27 +48,14 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[st
     _met = None
 
 
-def _memory(key: str) -> int:
-    """A line of /proc/self/status in bytes; 0 where there is none."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key)), 0)
-    return 0
-
-
-def test_there_are_enough() -> None:
-    assert len(CASES) >= 60
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_refused(name: str, watched: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak
-    before, began = _memory("VmRSS"), time.process_time()
+    forget_peak()
+    before, began = status("VmRSS"), time.process_time()
     with warnings.catch_warnings(), pytest.raises((SystemExit, ValueError, ZooError)) as caught:
         warnings.simplefilter("ignore")
         CASES[name](tmp_path)
-    seconds, grown = time.process_time() - began, _memory("VmHWM") - before
+    seconds, grown = time.process_time() - began, status("VmHWM") - before
     assert not watched
     assert not (tmp_path / "ran").exists()
     error = caught.value

@@ -1,6 +1,5 @@
 """The classes that settings may name, by their authors."""
 
-import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,11 +114,6 @@ def test_packages_that_registered_may_be_named(
     assert named.find().__name__ == "Louder"
     with pytest.raises(ZooError, match="not run unasked"):
         NamedClass("json.JSONDecoder").find()
-
-
-def test_it_goes_to_workers() -> None:
-    named = NamedClass("rl_zoo3.wrappers.FrameSkip", {"skip": 2}, "env_wrapper", "x.yml", ZooAuthor(packages=("a",)))
-    assert pickle.loads(pickle.dumps(named)) == named
 
 
 @pytest.mark.parametrize(

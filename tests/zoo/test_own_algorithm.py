@@ -11,7 +11,7 @@ import yaml
 
 from polyak import PPO, algorithms
 from polyak.zoo.errors import ZooError
-from polyak.zoo.registry import algorithm_name, find_algorithm, parameter_names, registered_name
+from polyak.zoo.registry import find_algorithm, parameter_names, registered_name
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import Settings, load_settings
 from tests.pairs import one_of_each
@@ -183,11 +183,6 @@ def test_the_space_is_that_of_its_card(home: Path, capsys: pytest.CaptureFixture
     assert "There is no space for InFile to search. Give one: --space" in capsys.readouterr().err
 
 
-def test_one_that_takes_few_arguments_trains(home: Path) -> None:
-    assert run("train", "--algo", "mine.py:Few", "-n", 32, "--eval-freq", -1) == 0
-    assert RunFolder.find(home / "logs", "few", "CartPole-v1").final_model.is_file()
-
-
 def test_tuning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("optuna")
     words = ["-n", 64, "--n-trials", 1, "--n-evaluations", 1, "--eval-episodes", 1, "--no-optim-plots"]
@@ -245,7 +240,3 @@ def test_one_that_a_broken_package_offers_says_so(
     assert "--algo 'broken': algorithm 'broken' is offered by an installed package as" in capsys.readouterr().err
     assert run("list") == 0
     assert "No module named 'no_such_package'. Repair or uninstall that package." in capsys.readouterr().out
-
-
-def test_names() -> None:
-    assert [algorithm_name(text) for text in ("ppo", "a.py:B", "m:B", "/x/a.py:B")] == ["ppo", "B", "B", "B"]

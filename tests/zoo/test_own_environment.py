@@ -7,8 +7,8 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from polyak.zoo.own_code import EnvFile, find_env_file
-from polyak.zoo.registry import env_name, find_env
+from polyak.zoo.own_code import find_env_file
+from polyak.zoo.registry import find_env
 from tests.zoo.test_cli import run
 
 ENV = '''
@@ -166,14 +166,6 @@ def test_a_file_called_like_an_installed_module_is_itself(home: Path) -> None:
 
     assert "site-packages" not in (random.__file__ or "")
     assert hasattr(random, "randint")
-
-
-def test_how_it_is_written_down(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    outside = tmp_path_factory.mktemp("elsewhere") / "corridor.py"
-    outside.write_text(ENV)
-    assert find_env("./corridor.py:Corridor").source == "corridor.py:Corridor"
-    assert EnvFile(str(outside), "Corridor").source == f"{outside}:Corridor"
-    assert [env_name(text) for text in ("a/b.py:C", "m:ALE/X-v0", "X-v1")] == ["C", "ALE/X-v0", "X-v1"]
 
 
 # -- run folders are data ----------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from polyak import AlphaZero
-from polyak.zoo.cli import main
 from polyak.zoo.errors import ZooError
 from polyak.zoo.play import PlayOptions, play
+from tests.zoo.test_cli import run
 
 
 def types(monkeypatch: pytest.MonkeyPatch, answers: str) -> None:
@@ -56,9 +56,7 @@ def test_a_saved_model_plays(
 ) -> None:
     AlphaZero("MlpPolicy", "tictactoe", n_games=2, seed=0).save(tmp_path / "model")
     types(monkeypatch, "q")
-    with pytest.raises(SystemExit) as left:
-        main(["play", "--game", "tictactoe", "--model", str(tmp_path / "model.zip"), "-n", "20", "--second"])
-    assert left.value.code == 0
+    assert run("play", "--game", "tictactoe", "--model", tmp_path / "model.zip", "-n", 20, "--second") == 0
     assert "It plays" in capsys.readouterr().out
 
 

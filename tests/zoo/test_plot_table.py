@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import yaml
 
-from polyak.zoo.cli import main
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.plot import PlotOptions, plot
 from polyak.zoo.plots.results import Results, read_results
 from polyak.zoo.plots.tables import read_selected
+from tests.zoo.test_cli import run as polyak
 from tests.zoo.written_runs import write_run
 
 
@@ -143,9 +143,7 @@ def test_an_algorithm_called_her_is_every_run_with_its_buffer(here: Path, capsys
     assert found["parking-v0"]["HER-logs"].n_runs == 2
     assert found["parking-v0"]["HER-logs"].last.tolist() == [10.0, 10.0], "run 2 of TQC has another buffer"
     capsys.readouterr()
-    with pytest.raises(SystemExit) as stopped:
-        main(["all_plots", "-a", "her", "-e", "parking-v0", "-f", "logs/", "--no-display"])
-    assert not stopped.value.code
+    assert polyak("all_plots", "-a", "her", "-e", "parking-v0", "-f", "logs/", "--no-display") == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
         "|Environments|  HER   |",
         "|------------|--------|",

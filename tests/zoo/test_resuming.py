@@ -14,11 +14,11 @@ import yaml
 
 from benchmarks.kill_test import differences
 from polyak import writing
-from polyak.zoo.cli import main
 from polyak.zoo.resuming import locked
 from polyak.zoo.run_folder import FULL, RunFolder
 from polyak.zoo.run_notes import ProgressFile
 from tests.zoo.faulty import SPEC
+from tests.zoo.test_cli import run as polyak
 
 ROOT = Path(__file__).parents[2]
 DQN = [
@@ -31,13 +31,6 @@ DQN = [
 ]
 DQN += ["prioritized:True", "policy_kwargs:dict(net_arch=[8])"]
 RUN = "dqn/CartPole-v1_1"
-
-
-def polyak(*words: object) -> int:
-    """Run a command in this process and return its exit status."""
-    with pytest.raises(SystemExit) as stopped:
-        main([*map(str, words)])
-    return int(stopped.value.code or 0)
 
 
 def begin(logs: Path, *more: object) -> int:

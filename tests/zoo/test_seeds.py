@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from polyak import PPO
-from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import to_arguments
@@ -20,6 +19,7 @@ from polyak.zoo.run_folder import RunFolder, run_numbers
 from polyak.zoo.seeds import number_of_processes, parse_seeds
 from polyak.zoo.train import TrainOptions
 from tests.processes import runs
+from tests.zoo.test_cli import run
 
 SMALL = ["-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2"]
 
@@ -101,9 +101,7 @@ def test_mistakes_are_reported_once_and_leave_nothing(
         (["--seeds", "0", "1", "--algo", "pop"], "Unknown algorithm --algo 'pop'"),
         (["--seeds", "0", "1", "--seed", "3"], "--seed 3 and --seeds exclude each other"),
     ):
-        with pytest.raises(SystemExit) as stopped:
-            main(["train", *words])
-        assert stopped.value.code == 2
+        assert run("train", *words) == 2
         printed = capsys.readouterr().err
         assert message in printed
         assert printed.count("\n") == 1

@@ -1,7 +1,5 @@
 """Tuned settings: every packaged block fits its algorithm, and mistakes are named."""
 
-import dataclasses
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +112,3 @@ def test_setting_files_are_data(tmp_path: Path) -> None:
     (other := tmp_path / "other.yml").write_text("Other-v1: {n_envs: 1}")
     with pytest.raises(ZooError, match="No settings for --env 'CartPole-v1'"):
         load_settings(dqn, "dqn", "CartPole-v1", str(other))
-
-
-def test_options_of_the_commands_have_help() -> None:
-    from polyak.zoo.cli import COMMANDS, load_command
-
-    for options_class, run in map(load_command, COMMANDS):
-        assert inspect.getdoc(options_class)
-        assert callable(run)
-        for item in dataclasses.fields(options_class):
-            assert item.metadata["help"]

@@ -144,6 +144,10 @@ def test_equal_seeds_give_equal_trials_also_after_a_pause() -> None:
     assert [trial.params for trial in one] == [trial.params for trial in two]
     assert [trial.value for trial in one] == [trial.value for trial in two]
     assert [trial.intermediate_values for trial in one] == [trial.intermediate_values for trial in two]
+    assert run(*tune("--n-trials", 1, "--seeds", 2, "--storage", "c.journal")) == 0
+    (three,) = trials("c.journal")
+    first, second = three.user_attrs["returns_of_seeds"]
+    assert first == one[0].value != second, "two trainings in turns do not disturb each other's random numbers"
 
 
 def test_a_trial_that_crashes_or_diverges_does_not_stop_the_study(capsys: pytest.CaptureFixture[str]) -> None:

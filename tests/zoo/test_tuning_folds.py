@@ -13,10 +13,8 @@ from polyak.algorithms.fqe import FQE
 from polyak.evaluation.off_policy.importance_sampling import initial_observations
 from polyak.evaluation.off_policy.metrics import METRICS
 from polyak.experience import Dataset
-from polyak.zoo.cli import main
 from polyak.zoo.tuning import studies
-from polyak.zoo.tuning.metrics import SIGNS
-from polyak.zoo.tuning.options import METRICS as NAMES
+from tests.zoo.test_cli import run
 
 pytest.importorskip("optuna")
 NETWORK = {"net_arch": [8]}
@@ -25,15 +23,6 @@ def rates(trial):
     rate = [1e-5, 1e-2, 1e-4][trial.number]
     return {"learning_rate": trial.suggest_float("rate", rate, rate)}
 """
-
-
-def run(*arguments: object) -> int:
-    """Run `polyak` and return its exit status."""
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    return 0
 
 
 @pytest.fixture(autouse=True)
@@ -93,11 +82,6 @@ def test_other_algorithms_are_scored_by_a_fitted_q_evaluation_of_the_held_out_ep
     critics = FQE("MlpPolicy", held_out, target=model, gamma=0.99, deterministic=True, seed=0, device="cpu").learn(40)
     expected = critics.values(initial_observations(held_out)).mean()
     assert trial.user_attrs["returns_of_seeds"][0] == pytest.approx(expected, rel=1e-3)
-
-
-def test_metrics_have_a_direction() -> None:
-    assert SIGNS.keys() <= METRICS.keys()
-    assert set(NAMES) - {"fqe"} == set(SIGNS)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """The parts of a study: scores and their bounds, work that pauses, samplers, and the decision to prune."""
 
 import math
-import random
 from typing import Any
 
 import numpy as np
 import optuna
 import pytest
-import torch
 
-from polyak.zoo.tuning.lockstep import Paused
 from polyak.zoo.tuning.options import PRUNERS, SAMPLERS
 from polyak.zoo.tuning.score import hopeful_score, score
 from polyak.zoo.tuning.search import make_pruner, make_sampler, report, should_prune
@@ -33,62 +30,6 @@ def test_the_bound_of_a_score() -> None:
     assert median == pytest.approx(iqm * math.sqrt(math.pi / 2))
     assert hopeful_score([np.array([1.0, 3.0])], "median", 0.75) == pytest.approx(2.0 + 1.0)
     assert hopeful_score([np.array([5.0])], "median", 0.9) == 5.0
-
-
-def test_paused_work_takes_turns_and_keeps_its_own_random_numbers() -> None:
-    def draws() -> tuple[float, float, float]:
-        return random.random(), float(np.random.random()), float(torch.rand(()))
-
-    def work(seed: int, out: list[Any]) -> Any:
-        def run(turn: Paused[int]) -> None:
-            random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
-            for number in range(3):
-                out.append(draws())
-                if not turn.pause(number):
-                    return
-
-        return run
-
-    alone: list[Any] = []
-    one = Paused[int](work(1, alone))
-    assert [one.resume() for _ in range(4)] == [0, 1, 2, None]
-    assert one.over
-    assert one.resume() is None
-    first: list[Any] = []
-    second: list[Any] = []
-    both = [Paused[int](work(1, first)), Paused[int](work(2, second))]
-    for number in range(3):
-        draws()
-        assert [one.resume() for one in both] == [number, number]
-    assert first == alone
-    assert second != alone
-    both[0].close()
-    assert both[0].over
-
-
-def test_paused_work_passes_on_errors_and_can_be_ended() -> None:
-    def broken(turn: Paused[int]) -> None:
-        turn.pause(1)
-        raise OSError("broken")
-
-    paused = Paused[int](broken)
-    assert paused.resume() == 1
-    with pytest.raises(OSError, match="broken"):
-        paused.resume()
-    ended = []
-
-    def endless(turn: Paused[int]) -> None:
-        while turn.pause(0):
-            pass
-        ended.append(turn.stopped)
-
-    paused = Paused[int](endless)
-    assert paused.resume() == 0
-    assert paused.resume() == 0
-    paused.close()
-    assert ended == [True]
-    Paused[int](endless).close()  # never begun
-    assert ended == [True]
 
 
 def quadratic(trial: optuna.Trial) -> float:

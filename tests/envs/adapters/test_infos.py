@@ -21,13 +21,6 @@ def test_statistics_become_columns_and_come_back_in_the_order_of_the_environment
     assert as_monitored(columns) == [first, second]
 
 
-def test_numbers_of_numpy_become_those_of_python() -> None:
-    recorded = {"r": np.float32(0.1), "l": np.array(4), "t": np.array([2.0])}  # as RecordEpisodeStatistics has them
-    (episode,) = as_monitored(episode_columns([{"episode": recorded}]))
-    assert episode == {"r": float(np.float32(0.1)), "l": 4, "t": 2.0}
-    assert [type(value) for value in episode.values()] == [float, int, float]
-
-
 def test_success_counts_only_where_an_episode_ended() -> None:
     infos = [{"is_success": True}, {"is_success": None}, {"is_success": np.array([0.25])}]
     assert episode_columns(infos) == {}
@@ -38,11 +31,6 @@ def test_success_counts_only_where_an_episode_ended() -> None:
 @pytest.mark.parametrize("other", [3, None, {"r": 1.0}, "first"])
 def test_what_is_no_statistics_under_the_name_is_left_alone(other: Any) -> None:
     assert episode_columns([{"episode": other}], np.array([True])) == {}
-
-
-def test_no_statistics_are_no_episodes() -> None:
-    assert as_monitored({}) == []
-    assert as_monitored(episode_columns([{"is_success": True}], np.array([True]))) == []
 
 
 @pytest.mark.parametrize("keyed", [False, True])

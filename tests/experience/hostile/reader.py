@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.experience.hostile import buffers, datasets, doors, good, runs  # noqa: F401  # which fill the table
 from tests.experience.hostile.table import CASES, PART
+from tests.harm import Late, forget_peak, late, status
 
 SECONDS = 300
 ADDRESSES = 3 * 2**30
@@ -23,33 +24,11 @@ _RUNS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen"
 _ran: list[str] = []
 
 
-class Late(BaseException):
-    """Time is up."""
-
-
-def _late(*_: Any) -> None:
-    raise Late
-
-
-def _status(name: str) -> int:
-    """Bytes, from Linux's table of this process; 0 elsewhere."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
-def _forget_peak() -> None:
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
 def _limit_memory() -> None:
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize:") + ADDRESSES,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (status("VmSize:") + ADDRESSES,) * 2)
 
 
 def read(name: str, folder: Path) -> dict[str, Any]:
@@ -58,8 +37,8 @@ def read(name: str, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     path = case.make(folder)
     _ran.clear()
-    _forget_peak()
-    before, begun = _status("VmRSS:"), time.process_time()
+    forget_peak()
+    before, begun = status("VmRSS:"), time.process_time()
     found: dict[str, Any] = {"name": name}
     signal.alarm(SECONDS)
     try:
@@ -74,7 +53,7 @@ def read(name: str, folder: Path) -> dict[str, Any]:
         signal.alarm(0)
     return found | {
         "seconds": time.process_time() - begun,
-        "bytes": _status("VmHWM:") - before,
+        "bytes": status("VmHWM:") - before,
         "ran": [*_ran, *(["MARK"] if list(folder.rglob("MARK")) else [])],
     }
 
@@ -83,7 +62,7 @@ def main(folder: Path, share: str = "all") -> None:
     """Read good files of every kind, so that all is imported, and then the hostile ones."""
     good.read_all(folder / "good")
     sys.addaudithook(lambda event, arguments: _ran.append(f"{event}{arguments!r:.100}") if event in _RUNS else None)
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGALRM, late)
     _limit_memory()
     for number, name in enumerate(CASES):
         if share == "all" or name in PART:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 from gymnasium import spaces
 
-from polyak.nn.export.ports import compact, describe_space
+from polyak.nn.export.ports import describe_space
 
 
 def test_spaces() -> None:
@@ -31,9 +31,3 @@ def test_spaces() -> None:
             "several": {"type": "MultiDiscrete", "shape": [2], "dtype": "int64", "nvec": [2, 3], "start": [0, 0]},
         },
     }
-
-
-def test_arrays() -> None:
-    assert compact(np.zeros((2, 3), np.float32)) == 0.0
-    assert compact(np.array([1, 2], np.int8)) == [1, 2]
-    assert compact(np.array(3.5)) == 3.5

@@ -6,13 +6,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import pytest
 import torch
 from gymnasium import spaces
 
 from polyak.envs import DummyVecEnv, VecNormalize
-from polyak.nn.errors import PolicyError
-from polyak.nn.export.observations import WHOLE, Reader, image_keys
+from polyak.nn.export.observations import Reader
 
 VECTOR = spaces.Box(-5.0, 5.0, (3,), np.float64)
 IMAGE = spaces.Box(0, 255, (3, 8, 6), np.uint8)
@@ -63,18 +61,3 @@ def test_some_keys_are_normalised_and_images_transposed() -> None:
     np.testing.assert_array_equal(seen["vector"].numpy(), statistics.normalize_obs(raw)["vector"])
     np.testing.assert_array_equal(seen["image"].numpy(), np.moveaxis(raw["image"], -1, 1))
     np.testing.assert_array_equal(seen["which"].numpy(), raw["which"])
-
-
-def test_normalised_images_come_as_the_environment_has_them() -> None:
-    statistics = normalizer(IMAGE)
-    reader = Reader(statistics.observation_space, statistics)
-    assert reader.ports[0].dtype == "uint8"
-    raw = np.stack([IMAGE.sample() for _ in range(4)])
-    np.testing.assert_array_equal(reader((torch.from_numpy(raw),)).numpy(), statistics.normalize_obs(raw))
-
-
-def test_which_are_images() -> None:
-    assert image_keys(IMAGE) == [WHOLE]
-    assert image_keys(DICT) == ["image"]
-    with pytest.raises(PolicyError, match="has no images. Leave channels_last out"):
-        image_keys(VECTOR)
