@@ -134,7 +134,7 @@ class Tracer(TorchDispatchMode):
             return operation(*real_args, **real_kwargs)
         if operation._schema.is_mutable:
             self._change(operation, args, own.values())
-        nodes = tree_map_only(_Traced, lambda tensor: tensor.node, (args, kwargs))
+        nodes = tree_map_only(Traced, operator.attrgetter("node"), (args, kwargs))
         node = self.graph.call_function(_out_of_place(operation), *nodes)
         if not operation._schema.returns:  # it only changes its arguments
             return None
@@ -212,15 +212,15 @@ def _parts(operation: OpOverload) -> Callable[..., Any] | None:
 
 
 def _out_of_place(operation: OpOverload) -> OpOverload:
-    """What returns a view in the shape that an operation gives a tensor itself, as ``squeeze_`` does, for one that does
-    so; others as they are."""
-    if torch.Tag.inplace_view not in operation.tags:
+    """Returns the operation that makes a view, for one that changes a tensor's shape in place as ``squeeze_`` does;
+    others as they are."""
+    if torch.Tag.inplace_view not in tags_of(operation):
         return operation
     packet = getattr(aten, operation.overloadpacket.__name__.removesuffix("_"), None)
     return getattr(packet, operation._overloadname, operation)
 
 
-def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Traced]) -> bool:
+def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, Traced]) -> bool:
     """Whether the kind of an operation's result, not only its values, depends on the values of its arguments, all of
     which are constant.
 

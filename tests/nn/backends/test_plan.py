@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyak.learning.engine.tracing import trace
 from polyak.nn.backends import plan
 from polyak.nn.backends.plan import Plan
+from polyak.nn.backends.tracing import trace
 from tests.tolerance import bound
 
 
@@ -30,6 +30,14 @@ def assert_repeats(function: Callable[..., Any], *inputs: Tensor, calls: int | N
     assert calls is None or len(made.calls) == calls
 
 
+def test_it_computes_what_is_needed_once() -> None:
+    assert_repeats(lambda x: (x.exp(), x * 2)[1], torch.zeros(3, 4), calls=1)
+    assert_repeats(lambda x: x.exp() + x.exp(), torch.zeros(3, 4), calls=2)
+    assert_repeats(lambda x: x + torch.arange(4).float().exp().sum(), torch.zeros(3, 4), calls=1)
+    assert_repeats(lambda x: x.t()[1:].t() * 2, torch.zeros(3, 4), calls=1)
+    assert_repeats(lambda v, x: (v @ x) / x.sum(), torch.zeros(3), torch.zeros(3, 4))  # which squeezes in place
+
+
 def test_what_is_changed_between_is_computed_again() -> None:
     def function(x: Tensor) -> Tensor:
         y = x * 2
@@ -48,6 +56,19 @@ def test_constants_that_are_written_into_begin_as_they_were() -> None:
         return zeros[:3] + ones
 
     assert_repeats(function, torch.zeros(3))
+
+
+def test_results_leave_their_memory_to_later_ones() -> None:
+    def function(x: Tensor) -> Tensor:
+        for _ in range(20):
+            x = x.exp().tanh()
+        return x
+
+    made = planned(lambda x: [function(x)], [torch.zeros(2_000)])
+    arrays = {call.args[-1].ctypes.data for call in made.calls}
+    assert len(made.calls) == 40
+    assert len(arrays) == 1  # that of the operand, which is not needed any more
+    assert_repeats(function, torch.zeros(2_000))
 
 
 @pytest.mark.parametrize(
