@@ -70,9 +70,8 @@ class LoopLocals(dict[str, Any]):
         entries, self.compute = other, None
         if isinstance(other, LoopLocals):
             entries, self.compute = other.entries, other.compute
-            if self.compute is not None:
-                for name in self.COSTLY:
-                    dict.pop(self, name, None)
+            for name in self.COSTLY if self.compute else ():
+                dict.pop(self, name, None)
         dict.update(self, entries)
 
     def also(self, names: Mapping[str, Any]) -> "LoopLocals":

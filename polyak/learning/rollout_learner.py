@@ -91,13 +91,13 @@ class OnPolicyLearner(RolloutLearner):
 
     def prepare(self, rollout: RolloutBuffer, last: Experience, acting: Any) -> Tensor:
         rows = rollout.flat_inputs()
-        if acting is not self.policy or len(rows[1]) > _SMALL_ROLLOUT:
-            return super().prepare(rollout, last, acting)
-        found = dict(self.run(self.evaluation_and_next, (rows, rollout.tensors(last))))
-        next_values = found.pop("next_values")
-        if rollout.finals:  # ever another number of them, for each of which a program would have to be made
-            next_values = torch.cat([self.values_of(rollout.successors(), acting), next_values])
-        return rollout.fill(found, next_values)
+        if acting is self.policy and len(rows[1]) <= _SMALL_ROLLOUT:
+            found = dict(self.run(self.evaluation_and_next, (rows, rollout.tensors(last))))
+            next_values = found.pop("next_values")
+            if rollout.finals:  # their number varies, and each number would need a program
+                next_values = torch.cat([self.values_of(rollout.successors(), acting), next_values])
+            return rollout.fill(found, next_values)
+        return super().prepare(rollout, last, acting)
 
     @torch.no_grad()
     def evaluation_and_next(self, whole: tuple[tuple[Any, ...], Experience]) -> Metrics:
