@@ -250,8 +250,7 @@ class Algorithm(metaclass=Listed):
                 setattr(self, name, fitted(name, getattr(self, name), declaration))
         self.tensorboard_log = _plain(self.tensorboard_log)
 
-    # -- methods that subclasses override
-    # ---------------------------------------------------------------------------------
+    # -- methods that subclasses override ------------------------------------------------------------------------------
 
     def predict(
         self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False

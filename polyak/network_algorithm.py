@@ -139,8 +139,7 @@ class NetworkAlgorithm(Algorithm):
         first = {**where, "policy": name}
         return {**first, **card, "device": str(self.device), "gradient steps": steps}
 
-    # -- methods that subclasses override
-    # ---------------------------------------------------------------------------------
+    # -- methods that subclasses override ------------------------------------------------------------------------------
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

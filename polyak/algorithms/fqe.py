@@ -211,8 +211,7 @@ class FQE(OfflineAlgorithm):
     def _check_target(self) -> None:
         require(self.target is not None, "target", None, "pass the policy to evaluate: a model, or a function.")
 
-    # -- estimates
-    # --------------------------------------------------------------------------------------------------------
+    # -- estimates -----------------------------------------------------------------------------------------------------
 
     def predict(
         self,

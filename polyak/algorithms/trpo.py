@@ -190,8 +190,7 @@ class TRPOLearner(OnPolicyLearner):
         """Returns the initial guess of conjugate gradients. [P] -> [P]"""
         return torch.zeros_like(gradient)
 
-    # -- functions of tensors
-    # --------------------------------------------------------------------------------------------
+    # -- functions of tensors ------------------------------------------------------------------------------------------
 
     def ascent(self, batch: RolloutSamples) -> Ascent:
         """Returns the surrogate objective and its gradient."""

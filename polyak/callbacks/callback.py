@@ -250,8 +250,7 @@ class BaseCallback(ABC):
     def update_child_locals(self, locals_: dict[str, Any]) -> None:
         """Update the children's ``locals``."""
 
-    # -- hooks of subclasses
-    # ----------------------------------------------------------------------------------------------
+    # -- hooks of subclasses -------------------------------------------------------------------------------------------
 
     def _init_callback(self) -> None:
         """Called when ``self.model`` has been set."""

@@ -383,8 +383,7 @@ class RunnerProcess:
             chunk.add(step, runner.actor.memory)
         return chunk.done(runner.stored_obs, runner.allowed, runner.actor.memory)
 
-    # -- calls of the model to its environments
-    # ----------------------------------------------------------------------------
+    # -- calls of the model to its environments ------------------------------------------------------------------------
 
     def ask_env(self, method: str, indices: list[int], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """Returns the result of a method of the vectorised environment: ``get_attr``, ``env_method`` and their like."""

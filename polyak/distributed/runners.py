@@ -198,8 +198,7 @@ class RemoteEnvs(VecEnv):
                 self._normalized = normalizer
         return self._normalized
 
-    # -- requests to runners
-    # -----------------------------------------------------------------------------------------------
+    # -- requests to runners -------------------------------------------------------------------------------------------
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Returns each runner's answer to the same request."""
@@ -378,8 +377,7 @@ class RemoteEnvs(VecEnv):
         for number, block in enumerate(sorted(self.absent)):
             self._makers[block] = here[number % len(here)]
 
-    # -- calls of the model to its environments
-    # ----------------------------------------------------------------------------
+    # -- calls of the model to its environments ------------------------------------------------------------------------
 
     @whole
     def seed(self, seed: int | None = None) -> Sequence[int | None]:

@@ -75,8 +75,7 @@ class VTraceLearner(RolloutLearner):
         super().__init__(recipe)
         self.published = None
 
-    # -- publication of weights
-    # ------------------------------------------------------------------------------------------
+    # -- publication of weights ----------------------------------------------------------------------------------------
 
     def publish(self, policy: nn.Module) -> None:
         """Publish the present weights of a policy, which actors load before their next rollout."""

@@ -138,8 +138,7 @@ class AdversarialImitation(Algorithm):
     _round_began = 0
     """Environment steps at the end of the last round."""
 
-    # -- methods that subclasses override
-    # ---------------------------------------------------------------------------------
+    # -- methods that subclasses override ------------------------------------------------------------------------------
 
     @property
     def reward(self) -> RewardFunction:

@@ -178,8 +178,7 @@ class Crew(MayBeNamed):
             worker.ask(what, argument)
         return [worker.answer() for worker in self._workers]
 
-    # -- stopping
-    # ---------------------------------------------------------------------------------------------------------
+    # -- stopping ------------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
         """Finish the current move, keep the state of the games, and end the processes.

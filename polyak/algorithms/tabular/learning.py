@@ -271,8 +271,7 @@ class Walker(Solver):
         require(0 <= low <= high <= 1, name, value, f"it gives {low:g} to {high:g}, which must lie in [0, 1].")
         return values
 
-    # -- known environments
-    # ----------------------------------------------------------------------------------------------
+    # -- known environments --------------------------------------------------------------------------------------------
 
     def stretch(self, walk: Walk, n_episodes: int, rates: list[np.ndarray], draws: np.ndarray) -> Made:
         """Walk T steps with step sizes and exploration rates [T] and random numbers [T, N, W], or until ``n_episodes``
@@ -321,8 +320,7 @@ class Walker(Solver):
         for env, (total, length) in enumerate(zip(*columns, strict=True)):
             self.known.put_episode(env, total, length)
 
-    # -- other environments
-    # ----------------------------------------------------------------------------------------------
+    # -- other environments --------------------------------------------------------------------------------------------
 
     def ask(self, rates: list[np.ndarray], draws: np.ndarray) -> Made:
         """Make one step of the environments and learn from it; arguments as of :meth:`stretch`, T = 1."""

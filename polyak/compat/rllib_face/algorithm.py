@@ -502,8 +502,7 @@ class Algorithm(MayBeNamed):
         """The environment's, in its own units."""
         return self._spaces[1]
 
-    # -- collecting and logging
-    # --------------------------------------------------------------------------------------------
+    # -- collecting and logging ----------------------------------------------------------------------------------------
 
     @property
     def env_runner(self) -> EnvRunner:

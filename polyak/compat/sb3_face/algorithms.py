@@ -604,8 +604,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="OnPolicyAlgorithm")
 
-    # -- methods that subclasses override
-    # -------------------------------------------------------------------------------
+    # -- methods that subclasses override ------------------------------------------------------------------------------
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -904,8 +903,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="run")
 
-    # -- methods that subclasses override
-    # -------------------------------------------------------------------------------
+    # -- methods that subclasses override ------------------------------------------------------------------------------
 
     def make_actor(self) -> Acting:
         """Returns the actor: the current policy, or ``_sample_action`` of a subclass."""

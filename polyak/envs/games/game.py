@@ -120,8 +120,7 @@ class Game(ABC):
         """Immediate rewards of the moves that led to positions [B, ...], [B]; None: only the end of a game counts."""
         return None
 
-    # -- derived
-    # ----------------------------------------------------------------------------------------------------------
+    # -- derived -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def moves(self) -> np.ndarray:

@@ -137,8 +137,7 @@ class Go(Game):
         area = (reach_own & ~reach_other).sum(1) - (reach_other & ~reach_own).sum(1)
         return area + np.where(self._mover_is_white(positions), self.komi, -self.komi)
 
-    # -- observations for networks
-    # ---------------------------------------------------------------------------------------
+    # -- observations for networks -------------------------------------------------------------------------------------
 
     def observe(self, positions: np.ndarray) -> np.ndarray:
         points = self._points(positions)
@@ -171,8 +170,7 @@ class Go(Game):
         planes = self.n_points * np.arange(6)[:, None]
         return [Symmetry((planes + points).reshape(-1), np.append(points, self.n_points)) for points in rotated]
 
-    # -- text for players
-    # -------------------------------------------------------------------------------------------------
+    # -- text for players ----------------------------------------------------------------------------------------------
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
         points = self._points(position[None]).reshape(self.size, self.size)

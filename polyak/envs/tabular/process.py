@@ -48,8 +48,7 @@ class FiniteProcess:
             f"<{type(self).__name__} of {self.n_states} states, {self.n_actions} actions, {len(self.chances)} outcomes>"
         )
 
-    # -- constructors
-    # ---------------------------------------------------------------------------------------------------
+    # -- constructors --------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_outcomes(
@@ -172,8 +171,7 @@ class FiniteProcess:
             raise ValueError(f"starts must be {self.n_states} probabilities that add up to 1, got {starts}.")
         return self
 
-    # -- derived tables
-    # -------------------------------------------------------------------------------------------------
+    # -- derived tables ------------------------------------------------------------------------------------------------
 
     @property
     def pairs(self) -> np.ndarray:

@@ -193,8 +193,7 @@ class VecGoalCurriculum(VecEnvWrapper):
                 )
         self._begins[:] = False
 
-    # -- the choice of goals
-    # ----------------------------------------------------------------------------------------------
+    # -- the choice of goals -------------------------------------------------------------------------------------------
 
     def rare(self, count: int) -> np.ndarray:
         """Returns for each of ``count`` episodes the achieved goal of least density among some candidates: [count,

@@ -334,8 +334,7 @@ class AlgorithmConfig(AllSettings):
                 values[name] = {"$left_out": f"{value!r:.200}"}
         return values
 
-    # -- derived values
-    # ----------------------------------------------------------------------------------------------------
+    # -- derived values ------------------------------------------------------------------------------------------------
 
     @property
     def total_train_batch_size(self) -> int:
@@ -388,8 +387,7 @@ class AlgorithmConfig(AllSettings):
         """
         return resolve_name("polyak.compat.rllib_face.config.own:plain_of")(self, image_channels_last)
 
-    # -- overridable
-    # -------------------------------------------------------------------------------------------------------
+    # -- overridable ---------------------------------------------------------------------------------------------------
 
     def get_default_rl_module_spec(self) -> Any:
         """Returns the module that is trained where ``rl_module(rl_module_spec=...)`` names none: an

@@ -146,8 +146,7 @@ class SingleAgentEpisode:
         other.custom_data = self.custom_data
         return other
 
-    # -- properties
-    # --------------------------------------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Returns the number of steps."""

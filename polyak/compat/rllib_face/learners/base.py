@@ -264,8 +264,7 @@ class TorchLearner(Learner):
         """Returns the entries of a dict that are of an optimizer's parameters."""
         return {p: param_dict[p] for group in optimizer.param_groups for p in group["params"] if p in param_dict}
 
-    # -- hooks around updates
-    # ----------------------------------------------------------------------------------------------
+    # -- hooks around updates ------------------------------------------------------------------------------------------
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Called before each update; ``timesteps`` has the environment steps so far as
