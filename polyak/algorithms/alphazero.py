@@ -61,11 +61,6 @@ from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
 from polyak.parts.part import KeptWithExperience
 
-OF_SEARCH = ("simulations", "selection", "exploration", "solves", "dirichlet_alpha", "dirichlet_fraction")
-"""The hyper-parameters of the tree search."""
-OF_PLAY = ("warm_moves", "keeps_trees", "opening_moves")
-"""The hyper-parameters of self-play."""
-
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
@@ -291,17 +286,30 @@ class AlphaZero(NetworkAlgorithm):
 
     def _searcher(self, policy: Any) -> MCTS:
         """Returns a tree search guided by a network."""
-        return searcher(policy, self.env, **self._settings(OF_SEARCH))
+        return searcher(policy, self.env, **self._search_settings())
 
-    def _settings(self, names: Iterable[str]) -> dict[str, Any]:
-        """Returns hyper-parameters by name."""
-        return {name: getattr(self, name) for name in names}
+    def _search_settings(self) -> dict[str, Any]:
+        return {
+            "simulations": self.simulations,
+            "selection": self.selection,
+            "exploration": self.exploration,
+            "solves": self.solves,
+            "dirichlet_alpha": self.dirichlet_alpha,
+            "dirichlet_fraction": self.dirichlet_fraction,
+        }
+
+    def _play_settings(self) -> dict[str, Any]:
+        return {
+            "warm_moves": self.warm_moves,
+            "keeps_trees": self.keeps_trees,
+            "opening_moves": self.opening_moves,
+        }
 
     def _games(self) -> SelfPlay | Crew:
         """Returns the self-play of this process or of several others."""
         if self.n_workers == 0:
-            return SelfPlay(self.search, self.n_games, **self._settings(OF_PLAY))
-        make = partial(make_player, self.make_policy(), self.env, self._settings(OF_SEARCH), self._settings(OF_PLAY))
+            return SelfPlay(self.search, self.n_games, **self._play_settings())
+        make = partial(make_player, self.make_policy(), self.env, self._search_settings(), self._play_settings())
         seeds = np.random.randint(2**31, size=self.n_workers)
         return (self.crew_class or Crew)(make, self.n_games, self.n_workers, self._weights, seeds)
 

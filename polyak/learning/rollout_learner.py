@@ -89,6 +89,7 @@ class OnPolicyLearner(RolloutLearner):
     entropy_index: float = 1.0
     """Index of the Tsallis entropy that :meth:`evaluated` returns: see :mod:`polyak.ops.tsallis`."""
 
+    @torch.no_grad()
     def prepare(self, rollout: RolloutBuffer, last: Experience, acting: Any) -> Tensor:
         rows = rollout.flat_inputs()
         if acting is self.policy and len(rows[1]) <= _SMALL_ROLLOUT:

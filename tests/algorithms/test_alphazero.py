@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from polyak import AlphaZero
-from polyak.algorithms.alphazero import OF_PLAY, OF_SEARCH, make_player, policy_loss, squared_norm, value_loss
+from polyak.algorithms.alphazero import make_player, policy_loss, squared_norm, value_loss
 from polyak.algorithms.search.mcts import MCTS
 from polyak.algorithms.search.position_buffer import PositionBuffer
 from polyak.algorithms.search.rollouts import Playouts
@@ -166,7 +166,7 @@ def test_it_learns_from_games_that_begin_after_moves_of_chance(tmp_path: Path, m
     model.save(tmp_path / "model")
     assert AlphaZero.load(tmp_path / "model").self_play.opening_moves == 3
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # of a process that is this one here
-    player = make_player(model.make_policy(), model.env, model._settings(OF_SEARCH), model._settings(OF_PLAY), 40)
+    player = make_player(model.make_policy(), model.env, model._search_settings(), model._play_settings(), 40)
     marks = model.env.observe(player.games.positions).reshape(40, -1).sum(1)
     assert set(marks.tolist()) == {0, 1, 2, 3}, "as in processes"
 
