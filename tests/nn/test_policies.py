@@ -606,3 +606,16 @@ def test_switching_modes_does_what_train_does() -> None:
         plain.train(True)
         assert [m.training for m in quick.modules()] == [m.training for m in plain.modules()]
         assert copied.training
+
+
+def test_initial_weights_are_equal_for_any_number_of_threads() -> None:
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            found.append(ActorCriticPolicy(VECTOR, spaces.Discrete(3)).state_dict())
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(*(each.values() for each in found), strict=True))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
+from polyak.nn.initial_weights import orthogonal_
 from polyak.nn.networks.layers import Activation, check_activation, check_widths
 
 EXPANSION = 4
@@ -126,6 +127,6 @@ def residual_layers(inputs: int, net_arch: Sequence[int], activation_fn: Activat
 
 def orthogonal(layer: nn.Linear) -> nn.Linear:
     """Returns the layer with orthogonal weights and biases of zero."""
-    nn.init.orthogonal_(layer.weight)
+    orthogonal_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
