@@ -1,11 +1,15 @@
 """Initial weights of networks."""
 
+from typing import TypeVar
+
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+Layer = TypeVar("Layer", bound=nn.Linear | nn.Conv2d)
 
 
-def orthogonal_(weight: Tensor, gain: float = 1) -> None:
-    """Fills a weight in place with a random orthogonal matrix, scaled by ``gain`` (Saxe et al. 2014).
+def orthogonal(layer: Layer, gain: float = 1) -> Layer:
+    """Returns the layer with a random orthogonal weight, scaled by ``gain`` (Saxe et al. 2014), and a bias of zero.
 
     One thread computes it: the QR decomposition differs in its last bits between numbers of threads, and equal seeds
     give equal networks on any number of cores.
@@ -13,6 +17,9 @@ def orthogonal_(weight: Tensor, gain: float = 1) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        nn.init.orthogonal_(weight, gain=gain)
+        nn.init.orthogonal_(layer.weight, gain=gain)
     finally:
         torch.set_num_threads(threads)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.initial_weights import orthogonal_
+from polyak.nn.initial_weights import orthogonal
 from polyak.nn.networks.layers import Activation, check_activation, check_widths
 
 EXPANSION = 4
@@ -123,10 +123,3 @@ def residual_layers(inputs: int, net_arch: Sequence[int], activation_fn: Activat
         )
     blocks = [ResidualBlock(width, activation_fn) for width in widths]
     return [orthogonal(nn.Linear(inputs, widths[0])), *blocks, nn.LayerNorm(widths[0])]
-
-
-def orthogonal(layer: nn.Linear) -> nn.Linear:
-    """Returns the layer with orthogonal weights and biases of zero."""
-    orthogonal_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer

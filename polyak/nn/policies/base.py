@@ -27,7 +27,7 @@ from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
 from polyak.nn.distributions.base import Family
 from polyak.nn.errors import PolicyError
-from polyak.nn.initial_weights import orthogonal_
+from polyak.nn.initial_weights import orthogonal
 from polyak.nn.networks.encoders import (
     Extractor,
     ExtractorClass,
@@ -366,9 +366,7 @@ class Policy(Network, ABC):
     def init_weights(module: nn.Module, gain: float = 1) -> None:
         """Orthogonal weights and zero biases for a linear layer or a convolution; other modules stay as they are."""
         if isinstance(module, (nn.Linear, nn.Conv2d)):
-            orthogonal_(module.weight, gain)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+            orthogonal(module, gain)
 
     def train(self, mode: bool = True) -> Policy:
         """Sets the mode as ``nn.Module.train`` does, but keeps target networks in evaluation mode."""

@@ -9,7 +9,8 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak.envs.spaces import is_image_space
-from polyak.nn.networks.residual import NormalisedFeatures, RunningNorm, orthogonal, residual_layers
+from polyak.nn.initial_weights import orthogonal
+from polyak.nn.networks.residual import NormalisedFeatures, RunningNorm, residual_layers
 from polyak.nn.policies.base import NumpyObs
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, SquashedGaussianActor
 
