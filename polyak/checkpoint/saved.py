@@ -19,7 +19,6 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from importlib import metadata
 from pkgutil import resolve_name
 from typing import IO, Any, ClassVar, Protocol, TypeVar
 
@@ -29,7 +28,7 @@ import safetensors.numpy
 import torch
 from typing_extensions import Self
 
-from polyak import formats
+from polyak import __version__, formats
 from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
 from polyak.arrays import under
 from polyak.checkpoint.arrays import read_arrays, warn_not_finite
@@ -521,6 +520,8 @@ _NOT_HYPERPARAMETERS = frozenset(
 
 def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> None:
     """Refuse unknown names, because not every constructor does."""
+    if not overrides:
+        return
     parameters = inspect.signature(cls).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
@@ -691,7 +692,7 @@ def system_info() -> dict[str, str]:
     return {
         "OS": platform.platform(),
         "Python": platform.python_version(),
-        "polyak": metadata.version("polyak"),
+        "polyak": __version__,
         "PyTorch": torch.__version__,
         "GPU": str(torch.cuda.is_available()),
         "NumPy": np.__version__,

@@ -123,9 +123,14 @@ def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
 
 def _annotations(cls: type) -> dict[str, Any]:
     try:
-        return inspect.get_annotations(cls, eval_str=True)
+        return _resolved(cls)
     except NameError:
         return dict.fromkeys(inspect.get_annotations(cls), Any)
+
+
+@functools.cache
+def _resolved(cls: type) -> dict[str, Any]:
+    return inspect.get_annotations(cls, eval_str=True)
 
 
 def left_out(cls: type) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from polyak.warning import warn_user
 _FIRST = {"self", "observation_space", "action_space"}
 
 
-def parameters_of(module_class: type, whole: bool = False) -> dict[str, inspect.Parameter]:
+@cache
+def parameters_of(module_class: type, whole: bool = False) -> Mapping[str, inspect.Parameter]:
     """Returns the named arguments of a class, by name.
 
     Where an ``__init__`` takes ``**kwargs``, those of the next class up count too; with ``whole`` they always do.

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import io
+import itertools
 import json
 import pickle
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -48,8 +50,7 @@ PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text()
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if hasattr(cls, "learner_class")]
-COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
-TRACED = ["ppo", "recurrent_ppo", "appo", "dqn", "sac", "bc"]
+TRACED = ["ppo", "recurrent_ppo", "appo", "dqn", "sac", "bc", "ars", "alphazero", "gail"]
 """One or more of each kind, and those whose updates have parts that no others have: the others are slow tests."""
 RESUMED = [
     *("ppo", "recurrent_ppo", "appo", "dqn", "rainbow", "sac", "cql", "bc", "mbpo", "hiro", "gail", "dagger"),
@@ -216,20 +217,20 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[
     assert resumed.num_timesteps == whole.num_timesteps
 
 
-@pytest.mark.parametrize(("name", "options"), with_sde(COMPILED, quick=TRACED), scope="module")
+@pytest.mark.parametrize(("name", "options"), with_sde(DEEP, quick=TRACED), scope="module")
 def test_replayed_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_programs(name, options, "replay", enough=4, eager=trained(name, **options)[0])
 
 
 # TRPO's natural gradient and line search make a rounding of its weights grow as fast as other calls do
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), with_sde([name for name in COMPILED if name != "trpo"]))
+@pytest.mark.parametrize(("name", "options"), with_sde([name for name in DEEP if name != "trpo"]))
 def test_replayed_for_long_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_programs(name, options, "replay", enough=50)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), with_sde(COMPILED))
+@pytest.mark.parametrize(("name", "options"), with_sde(DEEP))
 def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_programs(name, options, True)
 
@@ -245,16 +246,19 @@ def check_programs(
         eager = small(name, compile=False, **options).learn(64)
     other = small(name, compile=kind, **options).learn(64)
     if eager.learner.steps < enough:
-        learn_other_batches(eager, other, max(20, min(enough, 50) - eager.learner.steps))
+        learn_other_batches(name, eager, other, max(20, min(enough, 50) - eager.learner.steps))
     assert other.engine.status == ("compiled" if kind is True else "replayed")
     assert eager.learner.steps == other.learner.steps
     rows_and_widths = 64 + 4 + 16 + 16
     assert_same(learned(eager), learned(other), drift(eager.learner.steps, 1e-3, rows_and_widths))
 
 
-def learn_other_batches(eager: Any, other: Any, updates: int) -> None:
+def learn_other_batches(name: str, eager: Any, other: Any, updates: int) -> None:
+    own = () if isinstance(eager, LearnsFromData | OnPolicyAlgorithm) else itertools.cycle(batches_of(small(name)))
     for _ in range(updates):
-        if isinstance(eager, LearnsFromData):
+        if own:
+            batch = next(own)
+        elif isinstance(eager, LearnsFromData):
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
             batch = Transition.from_samples(buffer.sample(16), eager.gamma)
         elif isinstance(eager, AsynchronousAlgorithm):
@@ -264,6 +268,15 @@ def learn_other_batches(eager: Any, other: Any, updates: int) -> None:
         for model in (eager, other):
             torch.manual_seed(0)
             model.learner.update(batch)
+
+
+def batches_of(model: Any) -> list[Any]:
+    """The batches with which an algorithm's own loop updates its learner in 64 steps."""
+    seen: list[Any] = []
+    update = model.learner.update
+    with patch.object(type(model.learner), "update", lambda _, batch: (seen.append(batch), update(batch))[1]):
+        model.learn(64)
+    return seen
 
 
 @pytest.mark.parametrize("name", sorted(PEER.keys() & CLASSES.keys()))
