@@ -109,10 +109,11 @@ class _Quick:
         self._program = TracedProgram(lambda: actor.choose(self._seen.tensors), inputs)
         self._actions = self._program.result.numpy()
         self.watch = Watch([actor.policy, *self._program.modules], self._program.reads)
+        self._is_current = self.watch.unchanged if self._program.has_own_code else self.watch.current
 
     def suits(self, observations: Observations) -> bool:
         """Whether it fits such observations and the present policy."""
-        return bool(kind_of(observations) == self._kind) and self.watch.current()
+        return bool(kind_of(observations) == self._kind) and self._is_current()
 
     def __call__(self, observations: Observations) -> np.ndarray:
         """Returns actions [N, ...], a new array."""

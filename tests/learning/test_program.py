@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -380,12 +381,33 @@ def test_long_runs_are() -> None:
     assert model.engine.status == "compiled"
 
 
-def test_foreign_python_is_left_alone_unless_asked_for() -> None:
-    kwargs = {"features_extractor_class": Halved}
-    model = dqn(policy_kwargs=kwargs)
-    model.engine.expect(10_000_000, 64)
-    assert "Halved" in model.engine.status
-    assert dqn(policy_kwargs=kwargs, compile=True).learn(200).engine.status == "compiled"
+class Counting(Halved):
+    """One whose code does more than compute."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+def test_own_code_that_only_computes_is_replayed() -> None:
+    plain, replayed = (
+        dqn(policy_kwargs={"features_extractor_class": Halved}, train_freq=1, compile=kind).learn(300)
+        for kind in (False, "auto")
+    )
+    assert replayed.engine.status == "replayed"
+    assert_same(weights(plain), weights(replayed), near(plain, 1e-4, 32))
+
+
+def test_own_code_that_does_more_is_left_alone() -> None:
+    kwargs, said = {"features_extractor_class": Counting}, []
+    model = dqn(policy_kwargs=kwargs, train_freq=1)
+    model.engine.report = said.append
+    with warnings.catch_warnings(action="error"):
+        model.learn(300)
+    assert model.engine.status.endswith("Counting.forward() has an effect: STORE_ATTR calls")
+    assert said[-1].startswith(model.engine.status)
 
 
 def test_what_cannot_be_compiled_runs_uncompiled() -> None:

@@ -79,8 +79,8 @@ class CudaProgram(Program):
 
     recorder: Callable[[torch.device], Recorder] = CudaGraph
 
-    def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
-        super().__init__(learner, method, batch, static)
+    def __init__(self, learner: Learner, method: str, batch: Any, *options: Any, **more: Any) -> None:
+        super().__init__(learner, method, batch, *options, **more)
         # Inputs that change from step to step have fixed memory of their own. It starts as a copy of the example: row
         # indices in a batch must be valid when the step is tried out.
         self._own = [tensor.clone() for tensor in self._arguments[len(self._inputs.tensors) :]]

@@ -21,7 +21,9 @@ from polyak.learning.engine.pytree import Layouts, tensors_of
 from polyak.learning.engine.replay import ReplayedProgram
 from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
+from polyak.nn.backends.own_code import OwnCodeError
 from polyak.nn.backends.tracing import UntraceableError
+from polyak.nn.backends.watch import is_own
 from polyak.warning import advise
 
 WORTHWHILE_SECONDS = 20.0
@@ -57,8 +59,8 @@ class Engine:
 
     Args:
         learner: its methods run through this engine from now on, see :meth:`~polyak.learning.learner.Learner.run`.
-        mode: True compiles; ``"replay"`` replays; ``"auto"`` chooses by the length of the run, for networks of torch's
-            and polyak's modules; False runs methods eagerly.
+        mode: True compiles; ``"replay"`` replays; ``"auto"`` chooses by the length of the run, and leaves alone what
+            :mod:`~polyak.nn.backends.own_code` refuses; False runs methods eagerly.
         report: called with messages about slow tasks, such as ``print``.
     """
 
@@ -93,10 +95,8 @@ class Engine:
         parameters = list(self.learner.parameters())
         observed = rows * spaces.flatdim(self.learner.policy.observation_space)
         each = TENSOR_SECONDS * len(parameters) + FLOP_SECONDS * self.flops(rows) + NUMBER_SECONDS * observed
-        if (strange := _strange_module(self.learner)) is not None:
-            self.status = (
-                f"uncompiled: {strange} may hold Python code that a program would freeze (compile=True if not)"
-            )
+        if (hooked := _hooked(self.learner)) is not None:
+            self.status = f"uncompiled: a program would not call the hook on {hooked} (compile=True if it need not)"
             if self.report is not None:
                 self.report(self.status)
         elif updates * each >= WORTHWHILE_SECONDS:
@@ -178,10 +178,14 @@ class Engine:
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
         assert self._kinds is not None
         with _ONE_AT_A_TIME, unseen_by_others():
-            program = _kind_of_program(self.learner, batch, self._kinds)(self.learner, name, batch, static)
+            kind = _kind_of_program(self.learner, batch, self._kinds)
+            program = kind(self.learner, name, batch, static, checks=self.mode == "auto" and self._has_own_code())
             program.report = self.report
             program.compile()
         return program
+
+    def _has_own_code(self) -> bool:
+        return any(is_own(type(module)) for module in self.learner.modules())
 
     def _waits(self, name: str) -> bool:
         """Whether to skip an attempt to compile: after many failed ones, most are skipped."""
@@ -214,6 +218,10 @@ class Engine:
                 f"compile={self.mode!r}, but the gradient step could not be {done}: {error}. Use compile='auto' or "
                 "False."
             ) from error
+        if isinstance(error, OwnCodeError):
+            if self.report is not None:
+                self.report(f"{self.status} (compile=True if it may)")
+            return
         reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write long messages
         self._say(f"training continues uncompiled, since {name} could not be {done}: {reason}")
 
@@ -242,13 +250,8 @@ def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program
     return kinds[kind]
 
 
-def _strange_module(learner: torch.nn.Module) -> str | None:
-    """Returns the name of a module class that is neither torch's nor polyak's, or that has hooks; None if there is
-    none."""
-    for module in learner.modules():
-        cls = type(module)
-        if not cls.__module__.startswith(("torch.nn.", "polyak.")):
-            return cls.__qualname__
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-            return f"a hook on {cls.__qualname__}"
-    return None
+def _hooked(learner: torch.nn.Module) -> str | None:
+    """Returns the name of a module class that has hooks, or None."""
+    modules = learner.modules()
+    hooked = (m for m in modules if m._forward_hooks or m._forward_pre_hooks or m._backward_hooks)
+    return next((type(module).__qualname__ for module in hooked), None)

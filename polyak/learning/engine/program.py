@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -40,6 +40,7 @@ from polyak.learning.engine.shared_library import loaded
 from polyak.learning.engine.twin import twin
 from polyak.learning.learner import Learner
 from polyak.nn.backends.operations import is_random
+from polyak.nn.backends.recording import Visited
 from polyak.nn.backends.tracing import UntraceableError, trace
 from polyak.nn.backends.watch import Watch
 from polyak.seeding import random_states_kept
@@ -58,6 +59,7 @@ class Program:
         method: its name; called with a batch and ``static``, it returns tensors, in named tuples and dicts.
         batch: an example.
         static: further arguments, plain values that become constants of the program.
+        checks: refuse a program's own code that may do more than compute, see :mod:`polyak.nn.backends.own_code`.
 
     Raises:
         UntraceableError: the method cannot become one graph.
@@ -73,7 +75,9 @@ class Program:
     decompositions: ClassVar[Mapping[Any, Callable[..., Any]]]
     """Operation -> equivalent function that replaces it."""
 
-    def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = (), checks: bool = False
+    ) -> None:
         inputs = Inputs(learner)
         given = tensors_of(batch)
         results: list[Any] = []
@@ -82,7 +86,8 @@ class Program:
         def step(*tensors: Tensor) -> list[Tensor]:
             mine, theirs = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
             learning = inputs.twin(mine, self.rules)
-            results[:] = [learning.eagerly(getattr(learning, method), rebuilt(batch, iter(theirs)), *static)]
+            with Visited() if checks else nullcontext():
+                results[:] = [learning.eagerly(getattr(learning, method), rebuilt(batch, iter(theirs)), *static)]
             traced: dict[str, Any] = dict(learning.optimizers)
             stepped.update(name for name, optimizer in traced.items() if optimizer.stepped)
             return tensors_of(results)

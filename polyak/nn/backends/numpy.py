@@ -70,7 +70,7 @@ class Numpy:
         """Returns the callable that acts on inputs of this kind: a plan, or torch."""
         if not self._is_current():
             self._forget()
-        self._is_current = self._watch.current
+        self._is_current = self._in_series
         kind = kind_of(observations), deterministic, masks is None
         if kind not in self._plans:
             self._plans[kind] = self._made(observations, deterministic, masks, state)
@@ -84,7 +84,7 @@ class Numpy:
                 plan = _Plan(self.policy, observations, deterministic, *others)
                 self._modules += plan.program.modules
                 self._tensors += plan.program.reads
-                self._take_watch(Watch(self._modules, self._tensors))
+                self._take_watch(Watch(self._modules, self._tensors), plan.program.has_own_code)
                 return plan
         except Exception as error:
             self.reason = str(error)
@@ -99,8 +99,10 @@ class Numpy:
         self._tensors: list[Tensor] = []
         self._take_watch(Watch(self._modules))
 
-    def _take_watch(self, watch: Watch) -> None:
-        self._watch, self._is_current = watch, watch.current
+    def _take_watch(self, watch: Watch, has_own_code: bool = False) -> None:
+        """Check a series of actions by this watch; in full at each action where a program's own code acts."""
+        self._watch, self._in_series = watch, watch.unchanged if has_own_code else watch.current
+        self._is_current = self._in_series
 
 
 def kind_of(observations: Any) -> Any:

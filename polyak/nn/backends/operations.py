@@ -53,8 +53,9 @@ class Operation(NamedTuple):
 
 
 def is_random(operation: Any) -> bool:
-    """Whether an operation draws from a generator."""
-    return torch.Tag.nondeterministic_seeded in tags_of(operation)
+    """Whether an operation draws from a generator. torch's attention on the CPU is said to, but has no dropout."""
+    drawn = torch.Tag.nondeterministic_seeded in tags_of(operation)
+    return drawn and operation is not aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 def calls_of(step: Operation) -> list[Call]:

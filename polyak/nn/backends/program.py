@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +26,7 @@ class TracedProgram:
     Attributes:
         result: the value that the function returned. Its tensors are filled at each run.
         modules: the modules whose methods the function called.
+        has_own_code: whether it ran code that is neither torch's nor polyak's.
         reads: the tensors of those modules that it reads: parameters, buffers and others.
         calls: the calls that fill the tensors of :attr:`result`, in order.
 
@@ -35,10 +35,11 @@ class TracedProgram:
     """
 
     def __init__(self, function: Callable[[], Any], inputs: Sequence[Tensor]) -> None:
-        tracer, visited = _Tracer({}, borrows=True), Visited()
+        tracer, visited = Tracer({}, borrows=True), Visited()
         with torch.random.fork_rng(devices=()), torch.no_grad(), undisturbed(), tracer, visited:
             found = function()
         self.modules = visited.modules
+        self.has_own_code = visited.has_own_code
         self.reads = _read(tracer.lent, inputs, self.modules)
         traced = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Traced)]
         tracer.graph.output([leaf.node for leaf in traced])
@@ -52,18 +53,6 @@ class TracedProgram:
         """Fill the tensors of :attr:`result`."""
         for call in self.calls:
             call()
-
-
-class _Tracer(Tracer):
-    """Records operations, without a call of the profiler for each function that this takes."""
-
-    def __torch_dispatch__(self, *args: Any) -> Any:
-        noting = sys.getprofile()
-        sys.setprofile(None)
-        try:
-            return super().__torch_dispatch__(*args)
-        finally:
-            sys.setprofile(noting)
 
 
 def _read(lent: Sequence[Tensor], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:

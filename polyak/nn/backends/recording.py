@@ -8,20 +8,29 @@ from typing import Any
 
 from torch import nn
 
+from polyak.nn.backends.own_code import OwnCodeError, attributes, check_builtin, check_call, check_library
 from polyak.nn.backends.tracing import UntraceableError
 
 
 class Visited:
-    """While the block runs, notes the modules whose methods run in this thread.
+    """While the block runs, notes the modules whose methods run in this thread, and checks a program's own code.
 
     Raises:
-        UntraceableError: in the block, before code runs that is neither torch's nor polyak's: it may have side effects
-            that no operation shows, such as a counter. At the start of the block, if a profiler is active.
+        UntraceableError: in the block, before code runs that is neither torch's nor polyak's, and of which
+            :mod:`~polyak.nn.backends.own_code` cannot tell that it only computes. At the start of the block, if a
+            profiler is active. At its end, if an attribute of a module with such code has changed.
     """
 
     def __init__(self) -> None:
         self._owners: dict[nn.Module, None] = {}
         self._before: Any = None
+        self._own: set[CodeType] = set()
+        self._attributes: dict[nn.Module, dict[str, Any]] = {}
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether code ran that is neither torch's nor polyak's."""
+        return bool(self._own)
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -35,19 +44,30 @@ class Visited:
         sys.setprofile(self._note)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         sys.setprofile(self._before)
+        if kind is None:
+            for module, before in self._attributes.items():
+                if before != attributes(module):
+                    raise OwnCodeError(f"{type(module).__qualname__} changes its attributes")
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "c_call" and code in self._own:
+            check_builtin(argument, (value for module in self._attributes for value in vars(module).values()))
         if event != "call":
             return
-        code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
+        module = str(frame.f_globals.get("__name__", ""))
+        by_own = frame.f_back is not None and frame.f_back.f_code in self._own
+        owners = [frame.f_locals.get("self")] if _is_method(code) else []
         if module.partition(".")[0] not in _KNOWN and not module.startswith("namedtuple_") and not _imports(frame):
-            raise UntraceableError(f"{module}.{code.co_name}() is a program's own code, called for each action")
-        if _is_method(code):
-            owner = frame.f_locals.get("self")
-            if isinstance(owner, nn.Module):
-                self._owners[owner] = None
+            check_call(frame, by_own)
+            self._own.add(code)
+            owners = [part for part in frame.f_locals.values() if isinstance(part, nn.Module)]
+            self._attributes |= {each: attributes(each) for each in owners if each not in self._attributes}
+        elif by_own:
+            check_library(frame)
+        self._owners |= {owner: None for owner in owners if isinstance(owner, nn.Module)}
 
 
 _KNOWN = frozenset(sys.stdlib_module_names) | {"polyak", "torch", "numpy", "gymnasium", "typing_extensions"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -119,7 +120,15 @@ class Tracer(TorchDispatchMode):
             self._stand_ins[id(tensor)] = self.given(f"lent{len(self.lent)}", tensor, True)
         return self._stand_ins[id(tensor)]
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, *call: Any) -> Any:
+        noting = sys.getprofile()
+        sys.setprofile(None)  # a profiler follows the function, not the recording
+        try:
+            return self._recorded(*call)
+        finally:
+            sys.setprofile(noting)
+
+    def _recorded(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if (by := self._decompositions.get(operation, _parts(operation))) is not None:
             with self:

@@ -44,10 +44,12 @@ class Watch:
         self._parts_then = [dict(part) for part in self._parts]
         self._attributes = [vars(module) for module in self.modules]
         self._counts_then = list(map(len, self._attributes))
-        read = [vars(module) for module in self.modules if type(module) not in _INDIFFERENT]
-        self._names = [_names(module, moving) for module in self.modules if type(module) not in _INDIFFERENT]
-        self._picks = [(_getter(names), own) for names, own in zip(self._names, read, strict=True) if names]
-        self._values_then = self._values()
+        read = [module for module in self.modules if type(module) not in _INDIFFERENT]
+        self._names = [_names(module, moving) for module in read]
+        watched = [(module, names) for module, names in zip(read, self._names, strict=True) if names]
+        self._picks = [(_getter(names), vars(module)) for module, names in watched]
+        self._kept_by = [(still, _form) if is_own(type(module)) else (tuple, _kind) for module, _ in watched]
+        self._values_then = [keep(picked) for (keep, _), picked in zip(self._kept_by, self._values(), strict=True)]
         self._pointers_then = list(map(Tensor.data_ptr, self.views))
         self._classes_then = list(map(type, self.modules))
         self._strides_then = list(map(Tensor.stride, self.views))
@@ -61,8 +63,8 @@ class Watch:
     @property
     def options(self) -> list[Any]:
         """Plain values of all watched attributes, and the classes of the others: a program depends on these."""
-        values = [v if isinstance(v, _PLAIN) else type(v) for picked in self._values_then for v in picked]
-        return [self._names, values]
+        kept = zip(self._kept_by, self._values_then, strict=True)
+        return [self._names, [[form(value) for value in picked] for (_, form), picked in kept]]
 
     def current(self) -> bool:
         """Whether submodules, parameters, buffers, hooks and memory are the same, and no attribute was added."""
@@ -93,6 +95,29 @@ class Watch:
         return [pick(own) for pick, own in self._picks]
 
 
+def still(value: Any) -> Any:
+    """Returns a value with copies of the lists, dictionaries and sets in it, to detect that they have changed."""
+    if type(value) is dict:
+        return {key: still(part) for key, part in value.items()}
+    return type(value)(map(still, value)) if type(value) in (list, tuple, set) else value
+
+
+def _form(value: Any) -> Any:
+    """Returns a value with the classes of those parts of lists and dictionaries that are not plain."""
+    if type(value) is dict:
+        return {key: _form(part) for key, part in value.items()}
+    return list(map(_form, value)) if type(value) is list else _kind(value)
+
+
+def _kind(value: Any) -> Any:
+    return value if isinstance(value, _PLAIN) else type(value)
+
+
+def is_own(cls: type) -> bool:
+    """Whether a class of modules is a program's own, neither torch's nor polyak's."""
+    return not cls.__module__.startswith(("torch.nn.", "polyak."))
+
+
 def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
     """Returns names of the attributes to check."""
     names = [name for name, value in vars(module).items() if _counts(name, value, moving)]
@@ -120,7 +145,7 @@ def _class_reads_mode(cls: type) -> bool:
     for base in cls.__mro__[:-1]:
         if base is nn.Module or base.__module__ in ("abc", "typing"):
             continue
-        if not base.__module__.startswith(("torch.nn.", "polyak.")):
+        if is_own(base):
             return True
         own = [part for name, part in vars(base).items() if name not in _SWITCHES]
         beside = [part for part in vars(sys.modules[base.__module__]).values() if isinstance(part, FunctionType)]

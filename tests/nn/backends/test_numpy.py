@@ -741,7 +741,7 @@ def _normalised(policy: Any) -> None:
 
 LATER = (_hooked, _pre_hooked, _parametrized, _assigned_act, _assigned_forward, _own_layer, _dropout, _normalised)
 
-ONLY_TORCH: dict[str, Any] = {
+OWN: dict[str, Any] = {
     "own features": lambda: build("gaussian", features_extractor_class=OwnFeatures),
     "own features of q": lambda: build("greedy", features_extractor_class=OwnFeatures),
     "own act": lambda: OwnAct(VECTOR, BOX),
@@ -754,10 +754,6 @@ ONLY_TORCH: dict[str, Any] = {
     "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
     "own critic": lambda: OwnCritic(VECTOR, BOX),
     "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
-    "images": lambda: build("gaussian", OBSERVATIONS["image"]),
-    "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
-    "double precision": lambda: build("gaussian").double(),
-    "half precision": lambda: build("greedy").to(torch.bfloat16),
     **{
         change.__name__.strip("_"): (lambda change=change: _changed(build("gaussian"), change))
         for change in (_hooked, _pre_hooked, _assigned_act, _assigned_forward, _own_layer)
@@ -765,8 +761,26 @@ ONLY_TORCH: dict[str, Any] = {
 }
 
 
+ONLY_TORCH: dict[str, Any] = {
+    "images": lambda: build("gaussian", OBSERVATIONS["image"]),
+    "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
+    "double precision": lambda: build("gaussian").double(),
+    "half precision": lambda: build("greedy").to(torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_code_that_is_not_ours_acts_by_numpy_too(name: str) -> None:
+    acting, obs = acting_on(OWN[name]()), observations(2)
+    for deterministic in (False, True):
+        torch.manual_seed(0)
+        expected = by_torch(acting.policy, obs, deterministic)
+        torch.manual_seed(0)
+        np.testing.assert_allclose(acting(obs, deterministic), expected, rtol=0, atol=bound(2 * 64 + 51, 10))
+
+
 @pytest.mark.parametrize("name", ONLY_TORCH)
-def test_code_that_is_not_ours_goes_through_torch(name: str) -> None:
+def test_what_is_quicker_by_torch(name: str) -> None:
     policy = ONLY_TORCH[name]()
     acting, space = Numpy(policy), policy.observation_space
     one = space.sample()
@@ -840,7 +854,6 @@ def test_hooks_on_all_modules() -> None:
     )
     try:
         assert_same(acting, observations(2))
-        assert acting.reason is not None
     finally:
         handle.remove()
     acting.begin()
