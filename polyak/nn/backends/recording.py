@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import nn
 
@@ -59,15 +59,15 @@ class Visited:
             return
         module = str(frame.f_globals.get("__name__", ""))
         by_own = frame.f_back is not None and frame.f_back.f_code in self._own
-        owners = [frame.f_locals.get("self")] if _is_method(code) else []
+        owners = list(filter(_is_module, [frame.f_locals.get("self")] if _is_method(code) else ()))
         if module.partition(".")[0] not in _KNOWN and not module.startswith("namedtuple_") and not _imports(frame):
             check_call(frame, by_own)
             self._own.add(code)
-            owners = [part for part in frame.f_locals.values() if isinstance(part, nn.Module)]
+            owners = list(filter(_is_module, frame.f_locals.values()))
             self._attributes |= {each: attributes(each) for each in owners if each not in self._attributes}
         elif by_own:
             check_library(frame)
-        self._owners |= {owner: None for owner in owners if isinstance(owner, nn.Module)}
+        self._owners |= dict.fromkeys(owners)
 
 
 _KNOWN = frozenset(sys.stdlib_module_names) | {"polyak", "torch", "numpy", "gymnasium", "typing_extensions"}
@@ -80,6 +80,10 @@ def _imports(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_globals.get("__name__") != "importlib._bootstrap":
         frame = frame.f_back
     return frame is not None
+
+
+def _is_module(value: Any) -> TypeGuard[nn.Module]:
+    return isinstance(value, nn.Module)
 
 
 def _is_method(code: CodeType) -> bool:
