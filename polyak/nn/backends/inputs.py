@@ -41,42 +41,76 @@ class Seen:
         self._policy = policy
         found = policy.obs_to_tensor(observations)[0]
         self.tensors: Any = tree_map(torch.clone, found)
-        self._array: np.ndarray | None = None
-        self._limits: tuple[Any, Any] | None = None
-        self._wide = False
         self.read: Callable[[Any], None] = self._read
-        space = policy.observation_space
-        choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-        if type(observations) is not np.ndarray or observations.shape != getattr(self.tensors, "shape", None):
+        self._columns: dict[str, _Column] = {}
+        several = isinstance(self.tensors, dict)
+        if several and not isinstance(observations, Mapping):
             return
-        if observations.dtype.kind in ("iu" if choices else "fiub"):
-            self._array = self.tensors.numpy()
-        self._wide = observations.dtype.kind == "f" and observations.dtype.itemsize > 4
+        named = observations if several else {"": observations}
+        tensors = self.tensors if several else {"": self.tensors}
+        of: Any = policy.observation_space if several else {"": policy.observation_space}
+        if not all(_can_be_copied(of[key], named[key], tensor) for key, tensor in tensors.items()):
+            return
+        self._columns = {key: _Column(of[key], named[key], tensor) for key, tensor in tensors.items()}
+        if several:
+            self.read = self._read_named
+        elif self._columns[""].is_plain:
+            self.read = partial(np.copyto, self._columns[""].array, casting="unsafe")
+        else:
+            self.read = self._read_checked
+
+    def _read(self, observations: Any) -> None:
+        found = self._policy.obs_to_tensor(observations)[0]  # or raises the error that explains the input
+        for kept, given in zip(parts(self.tensors), parts(found), strict=True):
+            kept.copy_(given)
+
+    def _read_checked(self, observations: Any) -> None:
+        if not self._columns[""].copied(observations):
+            self._read(observations)
+
+    def _read_named(self, observations: Any) -> None:
+        if len(observations) != len(self._columns) or not all(
+            key in observations and column.copied(observations[key]) for key, column in self._columns.items()
+        ):
+            self._read(observations)
+
+
+class _Column:
+    """The memory for observations of one space [B, ...].
+
+    Args:
+        space: of the observations.
+        example: [B, ...] as those to come.
+        tensor: [B, ...] to fill.
+    """
+
+    def __init__(self, space: spaces.Space, example: np.ndarray, tensor: Tensor) -> None:
+        self.array: np.ndarray = tensor.numpy()
+        self._wide = example.dtype.kind == "f" and example.dtype.itemsize > 4
+        self._limits: tuple[Any, Any] | None = None
         if isinstance(space, spaces.Discrete):
             self._limits = int(space.start), int(space.start + space.n)
         elif isinstance(space, spaces.MultiDiscrete):
             self._limits = space.start, space.start + space.nvec
-        if self._array is not None and not self._wide and self._limits is None:
-            self.read = partial(np.copyto, self._array, casting="unsafe")
+        self.is_plain = not self._wide and self._limits is None
 
-    def _read(self, observations: Any) -> None:
-        if self._array is None or not self._copied(self._array, observations):
-            found = self._policy.obs_to_tensor(observations)[0]  # or raises the error that explains the input
-            for kept, given in zip(parts(self.tensors), parts(found), strict=True):
-                kept.copy_(given)
-
-    def _copied(self, array: np.ndarray, observations: np.ndarray) -> bool:
+    def copied(self, observations: np.ndarray) -> bool:
         """Copy the observations; whether they are valid."""
         if self._wide:  # beyond float32 it becomes infinite
             with np.errstate(over="ignore", invalid="ignore"):
-                array[...] = observations
-                return is_finite(array)
+                self.array[...] = observations
+                return is_finite(self.array)
         if self._limits is not None:
             low, end = self._limits
             if np.count_nonzero(observations < low) or np.count_nonzero(observations >= end):
                 return False
-        array[...] = observations
+        self.array[...] = observations
         return True
+
+
+def _can_be_copied(space: spaces.Space, example: Any, tensor: Tensor) -> bool:
+    kinds = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "fiub"
+    return type(example) is np.ndarray and example.shape == tensor.shape and example.dtype.kind in kinds
 
 
 def parts(tensors: Tensor | Mapping[str, Tensor] | None) -> list[Tensor]:

@@ -110,7 +110,7 @@ def kind_of(observations: Any) -> Any:
     if type(observations) is np.ndarray:
         return observations.shape, observations.dtype
     if isinstance(observations, Mapping):
-        return tuple(np.shape(part) for part in observations.values())
+        return tuple((key, kind_of(part)) for key, part in observations.items())
     return np.shape(observations)
 
 
