@@ -335,13 +335,7 @@ def test_it_does_not_learn_by_acting(numbers: Dataset) -> None:
         model.learn(10)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gamma": 0.0},
-        {"policy_kwargs": {"context_length": 3}},
-    ],
-)
+@pytest.mark.parametrize("options", [{"gamma": 0.0}, {"policy_kwargs": {"context_length": 3}}])
 def test_what_would_have_no_effect_is_refused(numbers: Dataset, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="context_length" if "policy_kwargs" in options else next(iter(options))):
         DecisionTransformer("MlpPolicy", numbers, **options)

@@ -10,13 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.algorithms.mce_irl import (
-    MCEIRL,
-    demonstrated_occupancy,
-    occupancy,
-    soft_value_iteration,
-    tabular_model,
-)
+from polyak.algorithms.mce_irl import MCEIRL, demonstrated_occupancy, occupancy, soft_value_iteration, tabular_model
 from polyak.envs import with_reward
 from polyak.experience import Dataset, collect
 from tests.tolerance import bound, sampling

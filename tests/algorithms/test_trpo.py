@@ -15,10 +15,7 @@ from torch import Tensor, nn
 
 from polyak import TRPO
 from polyak.algorithms.trpo import TRPOLearner, conjugate_gradient, surrogate, surrogate_gain
-from polyak.envs.testing import (
-    FakeImageEnv,
-    SimpleMultiObsEnv,
-)
+from polyak.envs.testing import FakeImageEnv, SimpleMultiObsEnv
 from polyak.experience import RolloutBufferSamples
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.data_parallel import ThreadGroup

@@ -174,8 +174,7 @@ def test_dqn_stores_true_successors_and_where_an_episode_was_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cls", "env", "options"),
-    [(ARS, Counting(5), {"n_delta": 2}), (QLearning, CountingTo5(), {})],
+    ("cls", "env", "options"), [(ARS, Counting(5), {"n_delta": 2}), (QLearning, CountingTo5(), {})]
 )
 def test_others_log_whole_episodes_only(cls: Any, env: gym.Env, options: dict[str, Any]) -> None:
     model = _learned_beside_evaluations(cls, env, 60, **options)

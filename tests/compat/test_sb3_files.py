@@ -44,13 +44,7 @@ from polyak.checkpoint.serialise import UntrustedError
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.compat.sb3_face import algorithms as compat
 from polyak.compat.sb3_face.files import names, unpickle, writer
-from polyak.envs import (
-    BitFlippingEnv,
-    DummyVecEnv,
-    InvalidActionEnvDiscrete,
-    InvalidActionEnvMultiBinary,
-    VecNormalize,
-)
+from polyak.envs import BitFlippingEnv, DummyVecEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, VecNormalize
 from polyak.evaluation.in_environments import evaluate_policy
 from polyak.experience import PrioritizedReplayBuffer
 from polyak.nn import BaseFeaturesExtractor

@@ -288,10 +288,7 @@ REFUSALS = {
     "keys": ({"observation_space": spaces.Dict({"a": ACTIONS_1D})}, r"has no keys, but the space the keys \['a'\]"),
     "fractions of choices": ({"action_space": spaces.MultiDiscrete([3])}, "it takes whole numbers"),
     "composed actions": ({"action_space": spaces.Dict({"a": ACTIONS_1D})}, "composed of others"),
-    "successors of another shape": (
-        {"next_observations": np.zeros((9, 3))},
-        r"shape \(9, 3\), but",
-    ),
+    "successors of another shape": ({"next_observations": np.zeros((9, 3))}, r"shape \(9, 3\), but"),
     "a lone cut step": (
         {"truncations": put(True, 0), "terminations": [i % 3 == 2 for i in range(9)]},
         "row 0: an episode of one step that was cut short",

@@ -8,16 +8,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.experience import (
-    Column,
-    Hindsight,
-    ReplayBuffer,
-    Schema,
-    Sequence,
-    Step,
-    Transition,
-    placement,
-)
+from polyak.experience import Column, Hindsight, ReplayBuffer, Schema, Sequence, Step, Transition, placement
 from polyak.experience.batch import gathered
 from polyak.experience.placement import Placement
 from tests.pairs import pairwise

@@ -11,14 +11,7 @@ from gymnasium import spaces
 from polyak import BC, DQN, PPO, SAC, DAgger
 from polyak.callbacks.past_selves import Frozen
 from polyak.compat import sb3
-from polyak.envs import (
-    DummyVecEnv,
-    VecCheckNan,
-    VecFrameStack,
-    VecMonitor,
-    VecNormalize,
-    make_vec_env,
-)
+from polyak.envs import DummyVecEnv, VecCheckNan, VecFrameStack, VecMonitor, VecNormalize, make_vec_env
 from polyak.envs.normalisation_scale import as_seen_in, shown_to
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.evaluation.in_environments import evaluate

@@ -215,10 +215,7 @@ def test_rows_of_sequences_start_from_the_stored_recurrent_state() -> None:
         ({"memory": "lstm", "memory_size": 0}, "memory_size must be a positive integer, got 0"),
         ({"memory": "lstm", "memory_layers": 1.5}, "memory_layers'\\]=1.5 cannot be used: give integers"),
         ({"memory": "lstm", "memory_dropout": 0.5}, "it needs memory_layers of at least 2, got 1"),
-        (
-            {"memory": "lstm", "memory_dropout": 1.0, "memory_layers": 2},
-            "memory_dropout must be a number in",
-        ),
+        ({"memory": "lstm", "memory_dropout": 1.0, "memory_layers": 2}, "memory_dropout must be a number in"),
         ({"memory": "lstm", "max_seq_len": 0}, "max_seq_len must be a positive integer, got 0"),
         ({"memory": "lstm", "critic_memory": "both"}, "critic_memory must be 'own', 'shared' or 'none', got 'both'"),
         (
