@@ -96,12 +96,13 @@ def read_yaml(text: str, source: str) -> Any:
             raise wrong(node, f"the number {node.value:.40} has more digits than 64 bits hold")
         return int(value)
 
-    Loader.add_constructor(f"{_YAML}int", whole_number)
-    Loader.add_constructor(f"{_YAML}timestamp", yaml.SafeLoader.construct_yaml_str)
+    add: Any = Loader.add_constructor
+    add(f"{_YAML}int", whole_number)
+    add(f"{_YAML}timestamp", yaml.SafeLoader.construct_yaml_str)
     for other in ("binary", "set", "omap", "pairs"):
-        Loader.add_constructor(f"{_YAML}{other}", yaml.SafeLoader.construct_undefined)
-    Loader.add_constructor(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
-    Loader.add_constructor(f"{_PYTHON}tuple", to_tuple)
+        add(f"{_YAML}{other}", yaml.SafeLoader.construct_undefined)
+    add(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
+    add(f"{_PYTHON}tuple", to_tuple)
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError) as error:
