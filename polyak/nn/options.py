@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from polyak.warning import warn_user
 _FIRST = {"self", "observation_space", "action_space"}
 
 
+_signature = lru_cache(maxsize=512)(inspect.signature)
+
+
 def parameters_of(module_class: type, whole: bool = False) -> dict[str, inspect.Parameter]:
     """Returns the named arguments of a class, by name.
 
@@ -24,7 +28,7 @@ def parameters_of(module_class: type, whole: bool = False) -> dict[str, inspect.
     for owner in module_class.__mro__:
         if "__init__" not in vars(owner):
             continue
-        parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
+        parameters = _signature(vars(owner)["__init__"]).parameters.values()
         found = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} | found
         if not whole and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
