@@ -218,7 +218,7 @@ def test_images_turned_around_it_are_stored_turned() -> None:
 
     forget()
     envs = VecNormalize(DummyVecEnv([Images]), norm_obs=False)
-    model = DQN("CnnPolicy", envs, learning_starts=10, buffer_size=100, device="cpu").learn(30)
+    model = DQN("CnnPolicy", envs, learning_starts=100, buffer_size=100, device="cpu").learn(30)
     assert model.replay_buffer is not None
     assert model.replay_buffer.observations.shape[2:] == (3, 36, 40)
     for channel, value in enumerate((7, 8, 9)):
