@@ -2,18 +2,24 @@
 
 import gc
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """No log is captured: torch notes the whole stack for each tensor that it traces as soon as somebody listens."""
+    """No log is captured: torch notes the whole stack for each tensor that it traces as soon as somebody listens.
+
+    No file waits for the disk: no test turns the machine off.
+    """
+    os.fsync = lambda file: None
     if config.pluginmanager.has_plugin("logging-plugin"):
         config.pluginmanager.unregister(name="logging-plugin")
     for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
@@ -31,6 +37,9 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     gc.disable()
     _import_a_share(session.config)
     yield
+    for name in ("torch.cuda", "torch.xpu", "torch.mtia"):  # a seed that waits for such a device notes the whole stack
+        if hasattr(module := sys.modules.get(name), "traceback"):
+            module.traceback = SimpleNamespace(format_stack=list)
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()

@@ -121,16 +121,14 @@ def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
     return next((part for part in parts if isinstance(part, mark)), None)
 
 
+_evaluated = functools.lru_cache(maxsize=512)(functools.partial(inspect.get_annotations, eval_str=True))
+
+
 def _annotations(cls: type) -> dict[str, Any]:
     try:
-        return _resolved(cls)
+        return _evaluated(cls)
     except NameError:
         return dict.fromkeys(inspect.get_annotations(cls), Any)
-
-
-@functools.cache
-def _resolved(cls: type) -> dict[str, Any]:
-    return inspect.get_annotations(cls, eval_str=True)
 
 
 def left_out(cls: type) -> frozenset[str]:
@@ -149,7 +147,8 @@ def fitted(name: str, value: Any, declaration: Any) -> Any:
         HyperparameterError: the value is not allowed.
     """
     fit = _fit(value, declaration)
-    require(fit is not _REFUSED, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
+    if fit is _REFUSED:
+        require(False, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
     moves = fit is not None and get_schedule_fn in getattr(declaration, "__metadata__", ())
     return get_schedule_fn(fit) if moves else fit
 
@@ -266,8 +265,11 @@ def check_names(cls: type, given: Iterable[str]) -> None:
     _check_names(called, cls.__init__, given)  # type: ignore[misc]
 
 
+_signature = functools.lru_cache(maxsize=512)(inspect.signature)
+
+
 def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    parameters = inspect.signature(function).parameters
+    parameters = _signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in given:
@@ -278,7 +280,7 @@ def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]
 
 def lacking(function: Callable[..., Any], given: Iterable[str]) -> list[str]:
     """Returns the required arguments after the first that are not ``given``."""
-    parameters = list(inspect.signature(function).parameters.values())[1:]
+    parameters = list(_signature(function).parameters.values())[1:]
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return [name for name in needed if name not in given]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from polyak.warning import warn_user
 _FIRST = {"self", "observation_space", "action_space"}
 
 
-@cache
+@lru_cache(maxsize=512)
 def parameters_of(module_class: type, whole: bool = False) -> Mapping[str, inspect.Parameter]:
     """Returns the named arguments of a class, by name.
 

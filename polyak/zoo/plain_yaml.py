@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ def read_yaml_file(path: Path, source: str = "") -> Any:
     `source` is its name in messages; the path if empty.
     """
     with path.open(encoding="utf-8", errors="replace") as file:
-        return read_yaml(file.read(LONGEST + 1), source or str(path))
+        return deepcopy(_read_once(file.read(LONGEST + 1), source or str(path)))
 
 
 def read_mapping(path: Path, source: str = "") -> dict[str, Any]:
@@ -94,22 +96,20 @@ def read_yaml(text: str, source: str) -> Any:
             raise wrong(node, f"the number {node.value:.40} has more digits than 64 bits hold")
         return int(value)
 
-    def text_of(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-        return str(loader.construct_yaml_str(node))
-
-    def refused(loader: yaml.SafeLoader, node: yaml.Node) -> None:
-        loader.construct_undefined(node)
-
-    Loader.add_constructor(f"{_YAML}int", whole_number)
-    Loader.add_constructor(f"{_YAML}timestamp", text_of)
+    add: Any = Loader.add_constructor
+    add(f"{_YAML}int", whole_number)
+    add(f"{_YAML}timestamp", yaml.SafeLoader.construct_yaml_str)
     for other in ("binary", "set", "omap", "pairs"):
-        Loader.add_constructor(f"{_YAML}{other}", refused)
-    Loader.add_constructor(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
-    Loader.add_constructor(f"{_PYTHON}tuple", to_tuple)
+        add(f"{_YAML}{other}", yaml.SafeLoader.construct_undefined)
+    add(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
+    add(f"{_PYTHON}tuple", to_tuple)
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise ZooError(f"Cannot read {source} as plain YAML (Python objects are refused): {_message(error)}") from error
+
+
+_read_once = lru_cache(maxsize=64)(read_yaml)
 
 
 class _Measure:

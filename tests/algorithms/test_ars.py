@@ -3,7 +3,6 @@
 import copy
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -17,32 +16,32 @@ from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.policies.direct import DirectPolicy
 from tests.tolerance import bound
+from tests.worlds import World
 
 
-class Track(gym.Env):
+class Track(World):
     """Nothing happens by chance: a state of three numbers that actions push, for 5 to 9 steps, as they are."""
 
     def __init__(self, discrete: bool = False, picture: bool = False) -> None:
-        self.observation_space: spaces.Space = spaces.Box(-10, 10, (3,))
+        self.observation_space = spaces.Box(-10, 10, (3,))
         if picture:
-            self.observation_space = spaces.Dict({"state": spaces.Box(-10, 10, (3,)), "n": spaces.Discrete(4)})
+            self.observation_space = spaces.Dict({"state": self.observation_space, "n": spaces.Discrete(4)})
         self.action_space = spaces.Discrete(4) if discrete else spaces.Box(-1, 1, (2,))
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.x, self.t = np.array([1.0, -0.5, 0.25]), 0
-        return self._seen(), {}
+    def begin(self) -> None:
+        self.x = np.array([1.0, -0.5, 0.25])
 
-    def _seen(self) -> Any:
+    def look(self) -> Any:
         state = self.x.astype(np.float32)
         return {"state": state, "n": self.t % 4} if isinstance(self.observation_space, spaces.Dict) else state
 
-    def step(self, action: Any) -> Any:
+    def act(self, action: Any) -> float:
         push = np.array([(1, 0), (-1, 0), (0, 1), (0, -1)][action]) if np.ndim(action) == 0 else action
         self.x = np.clip(0.8 * self.x + 0.5 * np.array([push[0], push[1], push[0] - push[1]]), -10, 10)
-        self.t += 1
-        limit = 5 + int(self.x[0] > 0) * 2 + int(self.x[1] > 0) * 2
-        return self._seen(), float(1 - np.square(self.x - 1).sum()), self.t >= limit, False, {}
+        return float(1 - np.square(self.x - 1).sum())
+
+    def over(self) -> bool:
+        return self.t >= 5 + int(self.x[0] > 0) * 2 + int(self.x[1] > 0) * 2
 
 
 def track(n_envs: int, **kwargs: Any) -> DummyVecEnv:

@@ -15,6 +15,7 @@ from polyak.nn import ActorCriticPolicy, ContinuousPolicy, ValuePolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from tests.laws.test_matrix import Anything
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 SMALL: dict[str, Any] = {"batch_size": 32, "device": "cpu", "seed": 1, "policy_kwargs": {"net_arch": [32]}}
 SPACES = {
@@ -186,20 +187,10 @@ def test_with_memory_it_learns_what_must_be_remembered(memory: str) -> None:
     assert min(right) > 0.9
 
 
-class Ring(gym.Env):  # type: ignore[type-arg]
-    """The spaces of the teacher's data."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    action_space = SPACES["box"]
-
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        return np.zeros(3, np.float32), {}
-
-
 def test_it_does_not_learn_by_acting() -> None:
     with pytest.raises(ValueError, match="DAgger"):
         BC("MlpPolicy", gym.make("CartPole-v1"))
     model = BC("MlpPolicy", shown(SPACES["box"]), **SMALL)
-    model.set_env(Ring())
+    model.set_env(World(observation_space=spaces.Box(-np.inf, np.inf, (3,)), action_space=SPACES["box"]))
     with pytest.raises(ValueError, match="DAgger"):
         model.learn(10)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -12,6 +11,7 @@ from polyak import BCQ, DQN
 from polyak.algorithms.bcq import BCQLearner, imitation_loss, logit_penalty
 from polyak.experience import Dataset, Transition
 from polyak.nn.policies.constrained import ConstrainedPolicy, likely
+from tests.worlds import World
 
 STATES, ACTIONS, GAMMA = 5, 3, 0.9
 TABLE: dict[str, Any] = {
@@ -193,31 +193,28 @@ def test_it_learns_the_values_of_the_constrained_problem(recorded: Dataset) -> N
     assert chosen.tolist() == np.where(candidates, exact, -np.inf).argmax(1).tolist()
 
 
-class Ring(gym.Env):  # type: ignore[type-arg]
+class Ring(World):
     """The spaces of the data; says what it was asked to do."""
 
-    observation_space = spaces.Box(0, 1, (STATES,), np.float32)
-    action_space = spaces.Discrete(ACTIONS)
+    observation_space, action_space = spaces.Box(0, 1, (STATES,), np.float32), spaces.Discrete(ACTIONS)
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
-
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(**kwargs)
+    def begin(self) -> None:
         self.state = int(self.np_random.integers(STATES))
-        return np.eye(STATES, dtype=np.float32)[self.state], {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def look(self) -> np.ndarray:
+        return np.eye(STATES, dtype=np.float32)[self.state]
+
+    def act(self, action: int) -> float:
         self.asked.append((self.state, int(action)))
-        self.state = int(self.np_random.integers(STATES))
-        return np.eye(STATES, dtype=np.float32)[self.state], 0.0, False, False, {}
+        self.begin()
+        return 0.0
 
 
 def test_acting_on_it_keeps_to_likely_actions(recorded: Dataset) -> None:
     options = {**TABLE, "learning_rate": 0.0, "exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
     model = BCQ("MlpPolicy", recorded, **options)
     values, _, logits = with_tables(model)
-    env = Ring()
+    env = Ring(asked=[])
     model.set_env(env)
     model.learn(40)
     assert len(env.asked) == 40

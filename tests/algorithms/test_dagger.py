@@ -19,27 +19,13 @@ from polyak.envs.testing import InvalidActionEnvDiscrete
 from polyak.experience import collect
 from polyak.nn.networks.standardised import StandardisedExtractor
 from tests.trials import after_the_pole
+from tests.worlds import Drawn
 
 SMALL = {"episodes_per_round": 2, "steps_per_round": 0, "updates_per_round": 3, "buffer_size": 2000, "device": "cpu"}
 
 
 def small(env: Any = "CartPole-v1", expert: Any = after_the_pole, **changes: Any) -> DAgger:
     return DAgger("MlpPolicy", env, expert=expert, seed=3, **{**SMALL, **changes})
-
-
-class Drawn(gym.Env[Any, Any]):
-    """Observations are drawn from their space, and episodes never end."""
-
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, observation_space: spaces.Space) -> None:
-        self.observation_space = observation_space
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        return self.observation_space.sample(), 0.0, False, False, {}
 
 
 def test_the_share_of_the_expert_falls_as_it_is_said() -> None:
@@ -100,7 +86,7 @@ def test_observations_of_all_rounds_are_standardised() -> None:
 
 def test_observations_of_numbers_and_choices_are_standardised() -> None:
     space = spaces.Dict(x=spaces.Box(-1, 1, (2,)), choice=spaces.Discrete(3))
-    env = gym.wrappers.TimeLimit(Drawn(space), 10)
+    env = gym.wrappers.TimeLimit(Drawn(observation_space=space), 10)
     model = DAgger("MultiInputPolicy", env, expert=lambda obs: int(obs["choice"] > 0), **SMALL).learn(20)
     buffer: Any = model.replay_buffer
     seen = buffer.storage.read(np.arange(buffer.size()))["observations"]

@@ -14,6 +14,7 @@ from polyak.envs import DummyVecEnv
 from polyak.evaluation.in_environments import evaluate_policy
 from polyak.experience import Dataset, Transition, collect
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 SMALL: dict[str, Any] = {
     "policy_kwargs": {"width": 16, "n_layers": 2},
@@ -208,22 +209,13 @@ def test_predicting_leaves_the_state_alone(numbers: Dataset) -> None:
     assert model.with_rewards(None, 1.0) is None
 
 
-class Paying(gym.Env):  # type: ignore[type-arg]
+class Paying(World):
     """Pays 1, 2, 3 ... and ends after as many steps as it is told."""
 
     observation_space, action_space = spaces.Box(-9, 9, (3,), np.float32), ACTIONS["box"]
 
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(**kwargs)
-        self.time = 0
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.time += 1
-        return np.zeros(3, np.float32), float(self.time), self.time == self.steps, False, {}
+    def act(self, action: np.ndarray) -> float:
+        return float(self.t)
 
 
 def test_evaluation_tells_it_what_was_paid(numbers: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +231,9 @@ def test_evaluation_tells_it_what_was_paid(numbers: Dataset, monkeypatch: pytest
             decide(obs, noise, state, *rest),
         )[1],
     )
-    evaluate_policy(model, DummyVecEnv([lambda: Paying(2), lambda: Paying(4)]), n_eval_episodes=4, warn=False)
+    evaluate_policy(
+        model, DummyVecEnv([lambda: Paying(length=2), lambda: Paying(length=4)]), n_eval_episodes=4, warn=False
+    )
     first, second = np.array(asked).T
     assert first[:6].tolist() == [10, 9, 10, 9, 10, 9]
     assert second[:6].tolist() == [10, 9, 7, 4, 10, 9]
@@ -341,13 +335,7 @@ def test_it_does_not_learn_by_acting(numbers: Dataset) -> None:
         model.learn(10)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gamma": 0.0},
-        {"policy_kwargs": {"context_length": 3}},
-    ],
-)
+@pytest.mark.parametrize("options", [{"gamma": 0.0}, {"policy_kwargs": {"context_length": 3}}])
 def test_what_would_have_no_effect_is_refused(numbers: Dataset, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="context_length" if "policy_kwargs" in options else next(iter(options))):
         DecisionTransformer("MlpPolicy", numbers, **options)

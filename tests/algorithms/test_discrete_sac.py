@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -14,6 +13,7 @@ from polyak import DiscreteSAC
 from polyak.algorithms import discrete_sac as sac
 from polyak.experience import Transition
 from tests.tolerance import bound
+from tests.worlds import World
 
 K, B, A = 2, 5, 4
 ALPHA = torch.tensor(0.3, dtype=torch.float64)
@@ -23,26 +23,23 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
 
 
-class Walk(gym.Env):
+class Walk(World):
     """Four numbers and three actions, called 5, 6 and 7."""
 
-    observation_space = spaces.Box(-9, 9, (4,), np.float32)
-    action_space = spaces.Discrete(3, start=5)
+    observation_space, action_space = spaces.Box(-9, 9, (4,), np.float32), spaces.Discrete(3, start=5)
+    length, truncates = 10, True
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps, self.asked = 0, getattr(self, "asked", [])
-        return self.np_random.standard_normal(4).astype(np.float32), {}
+    def look(self) -> np.ndarray:
+        return self.np_random.standard_normal(4).astype(np.float32)
 
-    def step(self, action: Any) -> Any:
-        self.steps += 1
+    def act(self, action: Any) -> float:
         self.asked.append(int(action))
-        return self.np_random.standard_normal(4).astype(np.float32), float(action == 6), False, self.steps == 10, {}
+        return float(action == 6)
 
 
 def model(**options: Any) -> Any:
     settings = {"policy_kwargs": {"net_arch": [8]}, "buffer_size": 100, "device": "cpu", "seed": 0, "compile": False}
-    made = DiscreteSAC("MlpPolicy", Walk(), **{**settings, **options})
+    made = DiscreteSAC("MlpPolicy", Walk(asked=[]), **{**settings, **options})
     with torch.no_grad():
         for parameter in made.policy.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from polyak import C51, DQN, IQN, QRDQN, Rainbow
-from polyak import warning as advice
 from polyak.algorithms import c51
 from polyak.experience import Transition
 from polyak.experience.samplers import Prioritized, RankBased
@@ -21,6 +20,7 @@ from polyak.nn.networks.noisy import NoisyLinear
 from polyak.ops.distributional import clamped_share, midpoints, project
 from tests.pairs import one_of_each
 from tests.tolerance import bound
+from tests.worlds import World
 
 ROWS, ACTIONS = 6, 2  # of a batch; of CartPole
 SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "device": "cpu", "seed": 0}
@@ -357,35 +357,26 @@ def test_clamped_share_counts_what_the_projection_moves_to_an_end() -> None:
     assert clamped_share(target, rewards, discounts, support).item() == pytest.approx(2 / 5)
 
 
-class Costly(gym.Env[np.ndarray, int]):
+class Costly(World):
     """Every step costs 1, for a hundred steps."""
 
     observation_space = gym.spaces.Box(0, 1, (1,))
-    action_space = gym.spaces.Discrete(2)
+    length, truncates, pays = 100, True, -1.0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.count = 0
-        return self._seen(), {}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.count += 1
-        return self._seen(), -1.0, False, self.count == 100, {}
-
-    def _seen(self) -> np.ndarray:
-        return np.full(1, self.count / 100, np.float32)
+    def look(self) -> np.ndarray:
+        return np.full(1, self.t / 100, np.float32)
 
 
 @pytest.mark.parametrize(("v_min", "warns"), [(-10.0, True), pytest.param(-100.0, False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", one_of_each([C51, Rainbow], C51))
 def test_returns_outside_of_the_atoms_are_warned_of(
-    algorithm: type[C51], v_min: float, warns: bool, recwarn: pytest.WarningsRecorder
+    algorithm: type[C51], v_min: float, warns: bool, recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advice.forget()
+    monkeypatch.setattr(c51, "_LOOK_EVERY", 200)
     small = {"net_arch": [16]}
-    settings = {"learning_starts": 100, "train_freq": 1, "target_update_interval": 50, "learning_rate": 3e-3, "seed": 0}
+    settings = {"learning_starts": 100, "train_freq": 1, "target_update_interval": 10, "learning_rate": 1e-2, "seed": 0}
     model = algorithm("MlpPolicy", Costly(), v_min=v_min, v_max=0.0, policy_kwargs=small, device="cpu", **settings)
-    model.learn(1_200)
+    model.learn(320)
     messages = [str(warning.message) for warning in recwarn if "lies outside of its atoms" in str(warning.message)]
     assert len(messages) == warns
     if warns:

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -18,32 +17,27 @@ from polyak.experience import collect
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.errors import PolicyError
 from polyak.nn.policies.hierarchical import ELAPSED, GOAL, TARGET
+from tests.worlds import World
 
 C = 3
 
 
-class Drift(gym.Env[np.ndarray, np.ndarray]):
+class Drift(World):
     """Actions move a point in the plane, whose third coordinate counts all steps. The reward is the step's number, and
     an episode of ``length`` steps ends in a terminal state, or is truncated."""
 
-    observation_space = spaces.Box(-1e6, 1e6, (3,), np.float32)
-    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    observation_space, action_space = spaces.Box(-1e6, 1e6, (3,), np.float32), spaces.Box(-1.0, 1.0, (2,), np.float32)
+    count = 0
 
-    def __init__(self, length: int = 7, terminates: bool = True) -> None:
-        self.length, self.terminates, self.count = length, terminates, 0
+    def begin(self) -> None:
+        self.here = self.np_random.uniform(-1, 1, 2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.time, self.here = 0, self.np_random.uniform(-1, 1, 2)
-        return self._look(), {}
-
-    def _look(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         return np.array([*self.here, self.count], np.float32)
 
-    def step(self, action: np.ndarray) -> Any:
-        self.here, self.time, self.count = self.here + action, self.time + 1, self.count + 1
-        over = self.time == self.length
-        return self._look(), float(self.time), over and self.terminates, over and not self.terminates, {}
+    def act(self, action: np.ndarray) -> float:
+        self.here, self.count = self.here + action, self.count + 1
+        return float(self.t)
 
 
 def model(*lengths: int, terminates: bool = True, **options: Any) -> Any:
@@ -62,7 +56,7 @@ def model(*lengths: int, terminates: bool = True, **options: Any) -> Any:
         "seed": 0,
         "compile": False,
     }
-    env = DummyVecEnv([lambda n=n: Drift(n, terminates) for n in lengths or (7,)])
+    env = DummyVecEnv([lambda n=n: Drift(length=n, truncates=not terminates) for n in lengths or (7,)])
     return HIRO("MlpPolicy", env, **{**settings, **options})
 
 
@@ -313,7 +307,7 @@ def test_both_levels_regress_on_td3s_targets() -> None:
 
 
 def test_recorded_steps_have_the_goals_that_they_reached() -> None:
-    recorded = collect(Drift(7), None, 25, seed=0)
+    recorded = collect(Drift(length=7), None, 25, seed=0)
     made = HIRO(
         "MlpPolicy", recorded, goal_steps=C, goal_entries=[0, 1], policy_kwargs={"net_arch": [8]}, device="cpu", seed=0
     )

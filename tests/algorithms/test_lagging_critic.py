@@ -122,7 +122,7 @@ def test_the_copy_follows_the_critic_that_the_step_has_made(cls: Any, interval: 
 )
 def test_a_copy_that_is_always_equal_is_as_none(options: dict[str, Any]) -> None:
     """In numpy and in tensors, and of a recurrent policy, whose state goes to both."""
-    plain, copied = (make(tau=tau, **options).learn(200) for tau in (None, 1.0))
+    plain, copied = (make(tau=tau, **options).learn(100) for tau in (None, 1.0))
     assert plain.learner.critic_target is None
     assert "critic_target" not in dict(plain.learner.named_modules())
     off = drift(plain._n_updates, 7e-4, 20 + 8 + 8)

@@ -33,6 +33,7 @@ from polyak.nn.errors import PolicyError
 from tests.pairs import one_of_each
 from tests.tolerance import bound, sampling
 from tests.trials import trial
+from tests.worlds import World
 
 S, A = 2, 1
 STATES = spaces.Box(-np.inf, np.inf, (S,), np.float32)
@@ -353,19 +354,20 @@ def sac(**options: Any) -> Any:
     return MBPO(**{**trial(MBPO), "env": env, "device": "cpu", "compile": False, **options})
 
 
-class Drift(gym.Env[np.ndarray, np.ndarray]):
+class Drift(World):
     """x' = x + u / 10, for a reward of -x^2."""
 
     observation_space, action_space = STATES, ACTIONS
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
+    def begin(self) -> None:
         self.x = self.np_random.normal(size=S).astype(np.float32)
-        return self.x, {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def look(self) -> np.ndarray:
+        return self.x
+
+    def act(self, action: np.ndarray) -> float:
         self.x = (self.x + action / 10).astype(np.float32)
-        return self.x, -float((self.x**2).sum()), False, False, {}
+        return -float((self.x**2).sum())
 
 
 def test_imagined_rows_are_what_the_model_predicts() -> None:

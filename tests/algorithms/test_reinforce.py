@@ -16,6 +16,7 @@ from polyak.experience.batch import gathered
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.pairs import one_of_each
 from tests.tolerance import bound
+from tests.worlds import World
 
 GAMMA, HORIZON = 0.8, 3
 START = np.array([0.7, 0.3])
@@ -71,7 +72,7 @@ class Tabular(reinforce.ActorCriticPolicy):
 @pytest.mark.parametrize("baseline", one_of_each([False, True], True))
 def test_its_gradient_is_that_of_the_expected_return(baseline: bool) -> None:
     """The loss' gradient by the logits' weights, of many episodes, against the enumerated exact one: 3 sigma."""
-    batches, episodes = 40, 500
+    batches, episodes = 40, 200
     env = DummyVecEnv([TwoStates] * 50)
     options = {"gamma": GAMMA, "discount_states": True, "baseline": baseline, "learning_rate": 0.0, "device": "cpu"}
     model = REINFORCE(Tabular, env, episodes_per_update=episodes, seed=0, **options)
@@ -95,21 +96,20 @@ def test_its_gradient_is_that_of_the_expected_return(baseline: bool) -> None:
     assert ((gradients.mean(0) - exact).abs() < 3 * error).all(), (gradients.mean(0), exact, error)
 
 
-class Lengths(gym.Env[np.ndarray, Any]):
+class Lengths(World):
     """Episodes of lengths that a random number decides; rewards and observations tell the step."""
 
-    observation_space, action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Discrete(2)
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self.time, self.length = 0, int(self.np_random.integers(1, 9))
-        return np.zeros(1, np.float32), {}
+    def begin(self) -> None:
+        self.length = int(self.np_random.integers(1, 9))
+        self.truncates = self.length % 2 == 0
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self.time += 1
-        over = self.time == self.length
-        cut = over and self.length % 2 == 0
-        return np.float32([self.time]), float(self.time), over and not cut, cut, {}
+    def look(self) -> np.ndarray:
+        return np.float32([self.t])
+
+    def act(self, action: Any) -> float:
+        return float(self.t)
 
 
 def rollout(n_envs: int, **options: Any) -> tuple[REINFORCE, Any]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -15,6 +14,7 @@ from polyak.algorithms import sac_v
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.tolerance import sampling
+from tests.worlds import World
 
 PARTS = ("actor", "critic", "value", "value_target")
 
@@ -153,28 +153,16 @@ def test_mean_soft_values_are_values_and_entropies() -> None:
     assert found.mean().item() == pytest.approx(expected, abs=sampling(rows, found.std().item()))
 
 
-class Nothing(gym.Env[np.ndarray, np.ndarray]):
-    """One state, no rewards, and a time limit after each step, which ends nothing."""
-
-    observation_space = spaces.Box(-1, 1, (1,), np.float32)
-    action_space = spaces.Box(-1, 1, (1,), np.float32)
-
-    def reset(self, **_: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        return np.ones(1, np.float32), {}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.ones(1, np.float32), 0.0, False, True, {}
-
-
 @pytest.mark.slow
 def test_values_are_those_of_the_policy_that_acts() -> None:
     """Of one that stays, without rewards: V = alpha H / (1 - gamma), and Q = gamma V, eq. 2 and 3."""
+    one = spaces.Box(-1, 1, (1,), np.float32)
     ours = model(
-        Nothing(), ent_coef=0.5, gamma=0.5, tau=0.05, learning_rate=lambda left: 1e-2 * left, batch_size=64,
-        learning_rates={"actor": 0.0},
+        World(observation_space=one, action_space=one, length=1, truncates=True), ent_coef=0.5, gamma=0.5, tau=0.05,
+        learning_rate=lambda left: 1e-2 * left, batch_size=64, learning_rates={"actor": 0.0},
     )  # fmt: skip
     ours.learn(1_500)
-    state, at = np.ones((1, 1), np.float32), torch.ones(1, 1)
+    state, at = np.zeros((1, 1), np.float32), torch.zeros(1, 1)
     with torch.no_grad():
         mean, log_std, _ = ours.actor.get_action_dist_params(at)
         expected = 0.5 * entropy_of_tanh(mean.item(), log_std.exp().item()) / (1 - 0.5)

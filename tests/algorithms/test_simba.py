@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -17,6 +16,7 @@ from polyak.nn.networks.residual import ResidualBlock, RunningNorm, residual_lay
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from tests.pairs import one_of_each
 from tests.tolerance import bound
+from tests.worlds import World
 
 ARCH = {"pi": [8], "qf": [8, 8]}
 
@@ -49,32 +49,21 @@ def test_without_any_rows_it_changes_nothing() -> None:
     torch.testing.assert_close(RunningNorm(3)(x), x)
 
 
-class Walk(gym.Env):
+class Walk(World):
     """Observations are what it remembers of them all."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    length, truncates = 10, True
 
-    def __init__(self) -> None:
-        self.shown: list[np.ndarray] = []
-
-    def _show(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         self.shown.append(self.np_random.normal([50.0, -3.0], [4.0, 0.1]).astype(np.float32))
         return self.shown[-1]
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.t = 0
-        return self._show(), {}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.t += 1
-        return self._show(), 0.0, False, self.t == 10, {}
 
 
 @pytest.mark.parametrize("overlap", one_of_each([False, True], True))
 def test_every_observation_that_it_acts_on_counts_once(overlap: bool) -> None:
-    env = Walk()
+    env = Walk(shown=[])
     trained = model(env, overlap=overlap).learn(60)
     acted_on = [obs for t, obs in enumerate(env.shown) if t % 11 != 10][:60]  # not the last of an episode
     norm = trained.policy.norm

@@ -15,10 +15,7 @@ from torch import Tensor, nn
 
 from polyak import TRPO
 from polyak.algorithms.trpo import TRPOLearner, conjugate_gradient, surrogate, surrogate_gain
-from polyak.envs.testing import (
-    FakeImageEnv,
-    SimpleMultiObsEnv,
-)
+from polyak.envs.testing import FakeImageEnv, SimpleMultiObsEnv
 from polyak.experience import RolloutBufferSamples
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.data_parallel import ThreadGroup
@@ -28,8 +25,10 @@ from polyak.nn import BaseFeaturesExtractor
 from polyak.nn.distributions.gaussian import Squashed
 from tests.pairs import one_of_each
 from tests.tolerance import bound
+from tests.worlds import Drawn
 
 ROWS, FEATURES = 24, 2
+SEEN = spaces.Box(-1, 1, (FEATURES,))
 BOX = spaces.Box(-1, 1, (2,))
 KINDS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
     "gaussian": (BOX, {}),
@@ -42,27 +41,13 @@ KINDS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
 }
 
 
-class Nowhere(gym.Env):
-    """Has spaces."""
-
-    observation_space = spaces.Box(-1, 1, (FEATURES,))
-
-    def __init__(self, action_space: spaces.Space) -> None:
-        self.action_space = action_space
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        return self.observation_space.sample(), 0.0, False, False, {}
-
-
 def model(kind: str = "gaussian", policy_kwargs: dict[str, Any] | None = None, **options: Any) -> TRPO:
     """About 20 numbers in the actor, with action heads that are not as small as they begin."""
     space, own = KINDS[kind]
     small = {"net_arch": {"pi": [3], "vf": [3]}, "ortho_init": False, **own, **(policy_kwargs or {})}
     options = {"use_sde": own.get("use_sde", False), "n_steps": ROWS, "batch_size": 8, **options}
-    return TRPO("MlpPolicy", Nowhere(space), policy_kwargs=small, device="cpu", seed=0, **options)
+    env = Drawn(observation_space=SEEN, action_space=space)
+    return TRPO("MlpPolicy", env, policy_kwargs=small, device="cpu", seed=0, **options)
 
 
 def rollout(trpo: TRPO, rows: int = ROWS) -> RolloutBufferSamples:

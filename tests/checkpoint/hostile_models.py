@@ -24,7 +24,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,10 @@ def at(*keys: Any) -> Callable[[Any], Callable[[Any], None]]:
     return with_value
 
 
+def without(key: str) -> Callable[[Any], None]:
+    return lambda info: info.pop(key) and None
+
+
 def hyper(name: str, value: Any) -> Callable[[Any], None]:
     return at("hyperparameters", name)(value)
 
@@ -277,10 +281,16 @@ def pth(value: Any) -> bytes:
 
 def peer_part(name: str, value: Any) -> Maker:
     def make(folder: Path) -> Path:
-        made = value() if callable(value) else value
-        return zipped(folder / "model.zip", {**honest("sb3"), name: made if isinstance(made, bytes) else pth(made)})
+        return zipped(folder / "model.zip", {**honest("sb3"), name: value if isinstance(value, bytes) else pth(value)})
 
     return make
+
+
+def of_members(member: str, share: float, folder: Path) -> Path:
+    """A peer's file without one member, or with a share of it."""
+    members = dict(honest("sb3"))
+    content = members.pop(member)
+    return zipped(folder / "model.zip", members | ({member: content[: int(len(content) * share)]} if share else {}))
 
 
 def laughs(depth: int = 30) -> list[Any]:
@@ -530,6 +540,56 @@ def changed_checkpoint(change: Callable[[Any], Any], member: str = "algorithm.js
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
+def of_ppo(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return ppo, described("ppo", change)
+
+
+def of_peer(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return ppo, described("sb3", change)
+
+
+def of_policy(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return policy, described("policy", change)
+
+
+def of_reward(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return reward, described("reward", change)
+
+
+def of_module(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return module, changed_module(change)
+
+
+def of_checkpoint(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return scale, changed_checkpoint(change)
+
+
+def of_statistics(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return statistics, changed_statistics(change)
+
+
+def of_arrays(arrays: dict[str, Any]) -> tuple[Door, Maker]:
+    return of_statistics(lambda honest: honest.update(arrays))
+
+
+def of_header(change: Callable[[Any], Any]) -> tuple[Door, Maker]:
+    return statistics, header(change)
+
+
+def of_settings(**settings: Any) -> tuple[Door, Maker]:
+    return of_header(lambda info: info["state"].update(settings))
+
+
+def of_weights(value: Any) -> tuple[Door, Maker]:
+    """Of a peer's file."""
+    return ppo, peer_part("policy.pth", value)
+
+
+def of_optimizer(state: Any, *groups: Any) -> tuple[Door, Maker]:
+    """Of a peer's file."""
+    return ppo, peer_part("policy.optimizer.pth", {"state": state, "param_groups": [*groups]})
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -560,18 +620,18 @@ def _sizes() -> Table:
         info["hyperparameters"][kwargs] = {**cnn, "features_extractor_kwargs": {"features_dim": 200_000}}
 
     table: Table = {
-        "3e6 actions at once": (ppo, described("ppo", at("action_space")(space_json(wide)))),
-        "observations of 3e6 choices": (ppo, described("ppo", at("observation_space")(space_json(wide)))),
-        "5,000 layers": (ppo, described("ppo", hyper(kwargs, {"net_arch": [64] * 5_000}))),
-        "5,000 layers of one": (ppo, described("ppo", hyper(kwargs, {"net_arch": [1] * 5_000}))),
-        "1e6 layers": (ppo, described("ppo", hyper(kwargs, {"net_arch": [1] * 1_000_000}))),
-        "1e6 layers of a critic": (ppo, described("ppo", hyper(kwargs, {"net_arch": {"pi": [4], "vf": [1] * 10**6}}))),
-        "features_dim=2e5": (ppo, described("ppo", images)),
-        "a wide layer": (ppo, described("ppo", hyper(kwargs, {"net_arch": [200_000, 200_000]}))),
-        "a layer of 1e30": (ppo, described("ppo", hyper(kwargs, {"net_arch": [10**30]}))),
-        "a layer of -1": (ppo, described("ppo", hyper(kwargs, {"net_arch": [-1]}))),
-        "a layer of text": (ppo, described("ppo", hyper(kwargs, {"net_arch": ["wide"]}))),
-        "a layer of nan": (ppo, described("ppo", hyper(kwargs, {"net_arch": [float("nan")]}))),
+        "3e6 actions at once": of_ppo(at("action_space")(space_json(wide))),
+        "observations of 3e6 choices": of_ppo(at("observation_space")(space_json(wide))),
+        "5,000 layers": of_ppo(hyper(kwargs, {"net_arch": [64] * 5_000})),
+        "5,000 layers of one": of_ppo(hyper(kwargs, {"net_arch": [1] * 5_000})),
+        "1e6 layers": of_ppo(hyper(kwargs, {"net_arch": [1] * 1_000_000})),
+        "1e6 layers of a critic": of_ppo(hyper(kwargs, {"net_arch": {"pi": [4], "vf": [1] * 10**6}})),
+        "features_dim=2e5": of_ppo(images),
+        "a wide layer": of_ppo(hyper(kwargs, {"net_arch": [200_000, 200_000]})),
+        "a layer of 1e30": of_ppo(hyper(kwargs, {"net_arch": [10**30]})),
+        "a layer of -1": of_ppo(hyper(kwargs, {"net_arch": [-1]})),
+        "a layer of text": of_ppo(hyper(kwargs, {"net_arch": ["wide"]})),
+        "a layer of nan": of_ppo(hyper(kwargs, {"net_arch": [float("nan")]})),
         "1e6 critics": (sac_in_env, described("sac", hyper(kwargs, {"net_arch": [4], "n_critics": 1_000_000}))),
         "1e12 quantiles": (tqc, described("tqc", hyper(kwargs, {"net_arch": [4], "n_quantiles": MANY}))),
         "1e6 quantiles": (tqc, described("tqc", hyper(kwargs, {"net_arch": [4], "n_quantiles": 1_000_000}))),
@@ -581,18 +641,17 @@ def _sizes() -> Table:
         "a table of 1e9": (table_door(), described("table", at("observation_space")(_discrete(10**9)))),
         "a table of 9e6": (table_door(), described("table", at("observation_space")(_discrete(9_000_000)))),
         "1e9 choices of a table": (table_door(), described("table", at("action_space")(_discrete(10**9)))),
-        "1e12 choices": (ppo, described("ppo", at("action_space")(_discrete(MANY)))),
-        "1e40 choices": (ppo, described("ppo", at("action_space")(_discrete(10**40)))),
-        "no choices": (ppo, described("ppo", at("action_space")(_discrete(0)))),
-        "1e12 switches": (ppo, described("ppo", at("observation_space")({"$space": ["MultiBinary", {"n": MANY}]}))),
-        "switches in 1e5 dimensions": (
-            ppo,
-            described("ppo", at("observation_space")({"$space": ["MultiBinary", {"n": [1] * 100_000}]})),
+        "1e12 choices": of_ppo(at("action_space")(_discrete(MANY))),
+        "1e40 choices": of_ppo(at("action_space")(_discrete(10**40))),
+        "no choices": of_ppo(at("action_space")(_discrete(0))),
+        "1e12 switches": of_ppo(at("observation_space")({"$space": ["MultiBinary", {"n": MANY}]})),
+        "switches in 1e5 dimensions": of_ppo(
+            at("observation_space")({"$space": ["MultiBinary", {"n": [1] * 100_000}]})
         ),
-        "-5 switches": (ppo, described("ppo", at("action_space")({"$space": ["MultiBinary", {"n": -5}]}))),
-        "a space of 40,000 parts": (ppo, described("ppo", at("observation_space")(_parts(40_000)))),
-        "a space 25 deep": (ppo, described("ppo", at("observation_space")(nested_space(25)))),
-        "a space 300 deep": (ppo, described("ppo", at("observation_space")(nested_space(300)))),
+        "-5 switches": of_ppo(at("action_space")({"$space": ["MultiBinary", {"n": -5}]})),
+        "a space of 40,000 parts": of_ppo(at("observation_space")(_parts(40_000))),
+        "a space 25 deep": of_ppo(at("observation_space")(nested_space(25))),
+        "a space 300 deep": of_ppo(at("observation_space")(nested_space(300))),
         "1e9 noises": (sac_in_env, described("sac", hyper("action_noise", _noises(10**9, 1)))),
         "1e5 noises of 1e4": (sac_in_env, described("sac", hyper("action_noise", _noises(100_000, 10_000)))),
     }
@@ -659,33 +718,33 @@ def _numbers() -> Table:
     wrong |= {"a bool": True, "a half": 0.5, "an object": {"a": 1}}
     for name in ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining"):
         for kind, value in wrong.items():
-            table[f"{name} is {kind}"] = ppo, described("ppo", at("counters", name)(value))
+            table[f"{name} is {kind}"] = of_ppo(at("counters", name)(value))
     for kind, value in wrong.items():
-        table[f"n_envs is {kind}"] = ppo, described("ppo", at("n_envs")(value))
-        table[f"learner_steps is {kind}"] = ppo, described("ppo", at("learner_steps")(value))
+        table[f"n_envs is {kind}"] = of_ppo(at("n_envs")(value))
+        table[f"learner_steps is {kind}"] = of_ppo(at("learner_steps")(value))
         table[f"n_steps is {kind}"] = ppo_in_env, described("ppo", hyper("n_steps", value))
-        table[f"seed is {kind}"] = ppo, described("ppo", hyper("seed", value))
+        table[f"seed is {kind}"] = of_ppo(hyper("seed", value))
         table[f"_n_calls is {kind}"] = dqn_in_env, described("dqn", at("extra_state", "_n_calls")(value))
-        table[f"iteration is {kind}"] = scale, changed_checkpoint(at("iteration")(value))
-        table[f"sb3's num_timesteps is {kind}"] = ppo, described("sb3", at("num_timesteps")(value))
-        table[f"sb3's progress is {kind}"] = ppo, described("sb3", at("_current_progress_remaining")(value))
+        table[f"iteration is {kind}"] = of_checkpoint(at("iteration")(value))
+        table[f"sb3's num_timesteps is {kind}"] = of_peer(at("num_timesteps")(value))
+        table[f"sb3's progress is {kind}"] = of_peer(at("_current_progress_remaining")(value))
         table[f"sb3's n_calls is {kind}"] = sb3_dqn, described("sb3_dqn", at("_n_calls")(value))
         table[f"sb3's rate is {kind}"] = sb3_dqn, described("sb3_dqn", at("exploration_rate")(value))
     for name, value in {"a list": [1], "text": "x", "an object": {}, "None": None}.items():
         for key in ("counters", "ep_info_buffer", "ep_success_buffer", "extra_state", "optimizers", "rng", "bases"):
-            table[f"{key} is {name}"] = ppo, described("ppo", at(key)(value))
+            table[f"{key} is {name}"] = of_ppo(at(key)(value))
         table[f"resumed: rng is {name}"] = resumed_ppo, described("ppo", at("rng")(value))
-    table["ep_info_buffer of numbers"] = ppo, described("ppo", at("ep_info_buffer")([1, 2]))
-    table["an unknown counter"] = ppo, described("ppo", at("counters", "predict")(1))
-    table["gamma is huge"] = ppo, described("ppo", hyper("gamma", 1e300))
-    table["5,000 digits"] = ppo, described("ppo", lambda info: _digits(info, 5_000))
-    table["4,000 digits"] = ppo, described("ppo", lambda info: _digits(info, 4_000))
+    table["ep_info_buffer of numbers"] = of_ppo(at("ep_info_buffer")([1, 2]))
+    table["an unknown counter"] = of_ppo(at("counters", "predict")(1))
+    table["gamma is huge"] = of_ppo(hyper("gamma", 1e300))
+    table["5,000 digits"] = of_ppo(lambda info: _digits(info, 5_000))
+    table["4,000 digits"] = of_ppo(lambda info: _digits(info, 4_000))
     table["4,000 digits of n_steps"] = ppo_in_env, described("ppo", hyper("n_steps", 10**4000))
-    table["4,000 digits of Discrete"] = ppo, described("ppo", at("action_space")(_discrete(10**4000)))
-    table["5,000 digits in a peer's file"] = ppo, described("sb3", lambda info: _digits(info, 5_000, "sb3"))
-    table["5,000 digits of n_envs"] = ppo, described("sb3", lambda info: _digits(info, 4_000, "sb3"))
-    table["5,000 digits of a module"] = module, changed_module(lambda info: _digits(info, 5_000, "module"))
-    table["5,000 digits of a checkpoint"] = scale, changed_checkpoint(lambda info: _digits(info, 5_000, "module"))
+    table["4,000 digits of Discrete"] = of_ppo(at("action_space")(_discrete(10**4000)))
+    table["5,000 digits in a peer's file"] = of_peer(lambda info: _digits(info, 5_000, "sb3"))
+    table["5,000 digits of n_envs"] = of_peer(lambda info: _digits(info, 4_000, "sb3"))
+    table["5,000 digits of a module"] = of_module(lambda info: _digits(info, 5_000, "module"))
+    table["5,000 digits of a checkpoint"] = of_checkpoint(lambda info: _digits(info, 5_000, "module"))
     return table
 
 
@@ -703,61 +762,58 @@ def _texts() -> Table:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     lists = b'{"a": [' + b"[]," * 10_000_000 + b"[]]}"
     table: Table = {
-        "bool keys": (ppo, described("ppo", hyper("policy_kwargs", {"$dict": [[True, 1], [False, 2]]}))),
-        "list keys": (ppo, described("ppo", hyper("policy_kwargs", {"$dict": [[[1], 1]]}))),
-        "number keys": (ppo, described("ppo", hyper("policy_kwargs", {"$dict": [[1, 1]]}))),
-        "bool keys of net_arch": (
-            ppo,
-            described("ppo", hyper("policy_kwargs", {"net_arch": {"$dict": [[True, [4]]]}})),
-        ),
-        "an unknown tag": (ppo, described("ppo", hyper("gamma", {"$lambda": "x"}))),
+        "bool keys": of_ppo(hyper("policy_kwargs", {"$dict": [[True, 1], [False, 2]]})),
+        "list keys": of_ppo(hyper("policy_kwargs", {"$dict": [[[1], 1]]})),
+        "number keys": of_ppo(hyper("policy_kwargs", {"$dict": [[1, 1]]})),
+        "bool keys of net_arch": of_ppo(hyper("policy_kwargs", {"net_arch": {"$dict": [[True, [4]]]}})),
+        "an unknown tag": of_ppo(hyper("gamma", {"$lambda": "x"})),
         "an unknown noise": (sac_in_env, described("sac", hyper("action_noise", {"$noise": ["brown", {}]}))),
-        "an unknown schedule": (ppo, described("ppo", hyper("learning_rate", {"$schedule": {"kind": "x"}}))),
-        "a schedule 60 deep": (ppo, described("ppo", hyper("learning_rate", {"$schedule": _floats(50)}))),
-        "an unknown space": (ppo, described("ppo", at("action_space")({"$space": ["Graph", {}]}))),
-        "a space that is a class": (ppo, described("ppo", at("action_space")({"$class": "polyak.nn:NatureCNN"}))),
-        "a class that is a number": (ppo, described("ppo", hyper("policy_kwargs", {"activation_fn": {"$class": 7}}))),
-        "an enum of nothing": (ppo, described("ppo", hyper("gamma", {"$enum": []}))),
-        "a tuple of nothing": (ppo, described("ppo", hyper("gamma", {"$tuple": 7}))),
-        "an array of objects": (ppo, described("ppo", hyper("gamma", {"$array": ["O", [1], ""]}))),
-        "an array that is not there": (ppo, described("ppo", hyper("gamma", {"$array": ["<f8", [10**12], ""]}))),
-        "an array of an odd dtype": (ppo, described("ppo", hyper("gamma", {"$array": ["(99999999,)f8", [1], ""]}))),
-        "an array without data": (ppo, described("ppo", hyper("gamma", {"$array": ["<f8", [1], None]}))),
-        "a number of bad base64": (ppo, described("ppo", hyper("gamma", {"$scalar": ["<f8", [], "~"]}))),
-        "an unknown hyper-parameter": (ppo, described("ppo", hyper("tesla", 1))),
-        "an unknown policy": (ppo, described("ppo", at("policy")("os.system"))),
-        "an unknown option": (ppo, described("ppo", hyper("policy_kwargs", {"tesla": 1}))),
-        "an unknown algorithm": (ppo, described("ppo", at("algorithm")("__import__"))),
-        "an algorithm that is a list": (ppo, described("ppo", at("algorithm")([1]))),
+        "an unknown schedule": of_ppo(hyper("learning_rate", {"$schedule": {"kind": "x"}})),
+        "a schedule 60 deep": of_ppo(hyper("learning_rate", {"$schedule": _floats(50)})),
+        "an unknown space": of_ppo(at("action_space")({"$space": ["Graph", {}]})),
+        "a space that is a class": of_ppo(at("action_space")({"$class": "polyak.nn:NatureCNN"})),
+        "a class that is a number": of_ppo(hyper("policy_kwargs", {"activation_fn": {"$class": 7}})),
+        "an enum of nothing": of_ppo(hyper("gamma", {"$enum": []})),
+        "a tuple of nothing": of_ppo(hyper("gamma", {"$tuple": 7})),
+        "an array of objects": of_ppo(hyper("gamma", {"$array": ["O", [1], ""]})),
+        "an array that is not there": of_ppo(hyper("gamma", {"$array": ["<f8", [10**12], ""]})),
+        "an array of an odd dtype": of_ppo(hyper("gamma", {"$array": ["(99999999,)f8", [1], ""]})),
+        "an array without data": of_ppo(hyper("gamma", {"$array": ["<f8", [1], None]})),
+        "a number of bad base64": of_ppo(hyper("gamma", {"$scalar": ["<f8", [], "~"]})),
+        "an unknown hyper-parameter": of_ppo(hyper("tesla", 1)),
+        "an unknown policy": of_ppo(at("policy")("os.system")),
+        "an unknown option": of_ppo(hyper("policy_kwargs", {"tesla": 1})),
+        "an unknown algorithm": of_ppo(at("algorithm")("__import__")),
+        "an algorithm that is a list": of_ppo(at("algorithm")([1])),
         "a game that is no name": (alphazero, described("alphazero", at("game")(["os", "system"]))),
         "a game by path": (alphazero, described("alphazero", at("game")("os:system"))),
-        "another format": (ppo, described("ppo", at("format")("zip"))),
-        "a version of text": (ppo, described("ppo", at("format_version")("1"))),
-        "a version of tomorrow": (ppo, described("ppo", at("format_version")(99))),
-        "a version below": (ppo, described("ppo", at("format_version")(-1))),
-        "a list": (ppo, described("ppo", lambda info: b"[1, 2]")),
-        "no text": (ppo, described("ppo", lambda info: b"\xff\xfe\x00")),
-        "half a text": (ppo, described("ppo", lambda info: b'{"format": "pol')),
-        "nan in the text": (ppo, described("ppo", lambda info: b'{"format": NaN}')),
-        "nothing": (ppo, described("ppo", lambda info: b"")),
-        "an empty object": (ppo, described("ppo", lambda info: b"{}")),
-        "nested 100,000 deep": (ppo, described("ppo", lambda info: deep)),
-        "nested 200 deep": (ppo, described("ppo", at("extra")(nested(200)))),
-        "10 million lists": (ppo, described("ppo", lambda info: lists)),
-        "10 million lists of a peer": (ppo, described("sb3", lambda info: lists)),
-        "10 million lists of a policy": (policy, described("policy", lambda info: lists)),
-        "10 million lists of a module": (module, changed_module(lambda info: lists)),
-        "10 million lists of a checkpoint": (scale, changed_checkpoint(lambda info: lists)),
-        "nested policy": (policy, described("policy", lambda info: deep)),
-        "nested module": (module, changed_module(lambda info: deep)),
-        "nested checkpoint": (scale, changed_checkpoint(lambda info: deep)),
-        "nested peer": (ppo, described("sb3", lambda info: deep)),
+        "another format": of_ppo(at("format")("zip")),
+        "a version of text": of_ppo(at("format_version")("1")),
+        "a version of tomorrow": of_ppo(at("format_version")(99)),
+        "a version below": of_ppo(at("format_version")(-1)),
+        "a list": of_ppo(lambda info: b"[1, 2]"),
+        "no text": of_ppo(lambda info: b"\xff\xfe\x00"),
+        "half a text": of_ppo(lambda info: b'{"format": "pol'),
+        "nan in the text": of_ppo(lambda info: b'{"format": NaN}'),
+        "nothing": of_ppo(lambda info: b""),
+        "an empty object": of_ppo(lambda info: b"{}"),
+        "nested 100,000 deep": of_ppo(lambda info: deep),
+        "nested 200 deep": of_ppo(at("extra")(nested(200))),
+        "10 million lists": of_ppo(lambda info: lists),
+        "10 million lists of a peer": of_peer(lambda info: lists),
+        "10 million lists of a policy": of_policy(lambda info: lists),
+        "10 million lists of a module": of_module(lambda info: lists),
+        "10 million lists of a checkpoint": of_checkpoint(lambda info: lists),
+        "nested policy": of_policy(lambda info: deep),
+        "nested module": of_module(lambda info: deep),
+        "nested checkpoint": of_checkpoint(lambda info: deep),
+        "nested peer": of_peer(lambda info: deep),
         "nested peer by its reader": (zip_file, described("sb3", lambda info: deep)),
         "nested table": (table_door(), described("table", lambda info: deep)),
     }
     for key in ("hyperparameters", "observation_space", "action_space", "counters", "optimizers", "learner_steps"):
-        table[f"no {key}"] = ppo, described("ppo", lambda info, key=key: info.pop(key) and None)
-        table[f"a list for {key}"] = ppo, described("ppo", at(key)([1, 2]))
+        table[f"no {key}"] = of_ppo(without(key))
+        table[f"a list for {key}"] = of_ppo(at(key)([1, 2]))
     return table
 
 
@@ -895,88 +951,53 @@ def _peers() -> Table:
     nvec = np.full(3_000_000, 2, np.int8)
     strided = torch.zeros(1).expand(2**40)
     huge = torch.zeros(1).expand(10**9)
+    eighth = torch.zeros(1).to(torch.float8_e4m3fn)
     group = {"lr": 1e-3, "params": [0]}
     table: Table = {
-        "peer: 3e6 actions": (ppo, described("sb3", at("action_space")(peer_space("MultiDiscrete", nvec=nvec)))),
-        "peer: 3e6 in observations": (
-            ppo,
-            described("sb3", at("observation_space")(peer_space("MultiDiscrete", nvec=nvec))),
-        ),
-        "peer: 1e12 actions": (ppo, described("sb3", at("action_space")(peer_space("Discrete", n=MANY, start=0)))),
-        "peer: 1e12 switches": (ppo, described("sb3", at("observation_space")(peer_space("MultiBinary", n=MANY)))),
-        "peer: 5,000 layers": (ppo, described("sb3", at("policy_kwargs")({"net_arch": [64] * 5_000}))),
+        "peer: 3e6 actions": of_peer(at("action_space")(peer_space("MultiDiscrete", nvec=nvec))),
+        "peer: 3e6 in observations": of_peer(at("observation_space")(peer_space("MultiDiscrete", nvec=nvec))),
+        "peer: 1e12 actions": of_peer(at("action_space")(peer_space("Discrete", n=MANY, start=0))),
+        "peer: 1e12 switches": of_peer(at("observation_space")(peer_space("MultiBinary", n=MANY))),
+        "peer: 5,000 layers": of_peer(at("policy_kwargs")({"net_arch": [64] * 5_000})),
         "peer: n_epochs=1e12": (ppo_in_env, described("sb3", at("n_epochs")(MANY))),
         "peer: n_steps=1e12": (ppo_in_env, described("sb3", at("n_steps")(MANY))),
-        "peer: n_envs=1e12": (ppo, described("sb3", at("n_envs")(MANY))),
+        "peer: n_envs=1e12": of_peer(at("n_envs")(MANY)),
         "peer: buffer_size=1e12": (sb3_dqn_in_env, described("sb3_dqn", at("buffer_size")(MANY))),
         "peer: a bomb within": (ppo, inner_bomb),
         "peer: a bomb within, by its reader": (zip_file, inner_bomb),
         "peer: bomb by its reader": (zip_file, bomb("bomb.pth", 2**27)),
         "peer: data of a bomb, by its reader": (zip_file, bomb("data", 2**27)),
-        "peer: strided weights": (ppo, peer_part("policy.pth", lambda: {"a": strided})),
-        "peer: strided weights by its reader": (zip_file, peer_part("policy.pth", lambda: {"a": strided})),
-        "peer: strided moments": (
-            ppo,
-            peer_part("policy.optimizer.pth", lambda: {"state": {0: {"exp_avg": huge}}, "param_groups": [group]}),
-        ),
-        "peer: a strided variable": (ppo, peer_part("pytorch_variables.pth", lambda: {"log_ent_coef": huge})),
-        "peer: laughs in a group": (
-            ppo,
-            peer_part("policy.optimizer.pth", lambda: {"state": {}, "param_groups": [{"params": laughs(), "lr": 1}]}),
-        ),
-        "peer: laughs as a rate": (
-            ppo,
-            peer_part("policy.optimizer.pth", lambda: {"state": {}, "param_groups": [{**group, "lr": laughs()}]}),
-        ),
-        "peer: laughs in a state": (
-            ppo,
-            peer_part("policy.optimizer.pth", lambda: {"state": {0: {"step": laughs()}}, "param_groups": [group]}),
-        ),
-        "peer: laughs as weights": (ppo, peer_part("policy.pth", laughs)),
-        "peer: weights that are a list": (ppo, peer_part("policy.pth", [1, 2])),
-        "peer: bool keys of weights": (ppo, peer_part("policy.pth", {True: torch.zeros(1)})),
+        "peer: strided weights": of_weights({"a": strided}),
+        "peer: strided weights by its reader": (zip_file, peer_part("policy.pth", {"a": strided})),
+        "peer: strided moments": of_optimizer({0: {"exp_avg": huge}}, group),
+        "peer: a strided variable": (ppo, peer_part("pytorch_variables.pth", {"log_ent_coef": huge})),
+        "peer: laughs in a group": of_optimizer({}, {"params": laughs(), "lr": 1}),
+        "peer: laughs as a rate": of_optimizer({}, {**group, "lr": laughs()}),
+        "peer: laughs in a state": of_optimizer({0: {"step": laughs()}}, group),
+        "peer: laughs as weights": of_weights(laughs()),
+        "peer: weights that are a list": of_weights([1, 2]),
+        "peer: bool keys of weights": of_weights({True: torch.zeros(1)}),
         "peer: variables that are a list": (ppo, peer_part("pytorch_variables.pth", [1])),
-        "peer: sparse weights": (ppo, peer_part("policy.pth", lambda: {"a": torch.eye(3).to_sparse()})),
-        "peer: weights of meta": (ppo, peer_part("policy.pth", lambda: {"a": torch.zeros(10**9, device="meta")})),
-        "peer: weights of F8": (
-            ppo,
-            peer_part("policy.pth", lambda: {"a": torch.zeros(1).to(torch.float8_e4m3fn)}),
-        ),
-        "peer: moments of F8": (
-            ppo,
-            peer_part(
-                "policy.optimizer.pth",
-                lambda: {
-                    "state": {0: {"exp_avg": torch.zeros(1).to(torch.float8_e4m3fn)}},
-                    "param_groups": [group],
-                },
-            ),
-        ),
-        "peer: moments of BF16": (
-            ppo,
-            peer_part(
-                "policy.optimizer.pth",
-                lambda: {"state": {0: {"exp_avg": torch.zeros(1, dtype=torch.bfloat16)}}, "param_groups": [group]},
-            ),
-        ),
-        "peer: no groups": (ppo, peer_part("policy.optimizer.pth", {"state": {}, "param_groups": []})),
-        "peer: a group of text": (
-            ppo,
-            peer_part("policy.optimizer.pth", {"state": {}, "param_groups": [{"params": "a"}]}),
-        ),
-        "peer: states of text": (ppo, peer_part("policy.optimizer.pth", {"state": {"a": {}}, "param_groups": [group]})),
+        "peer: sparse weights": of_weights({"a": torch.eye(3).to_sparse()}),
+        "peer: weights of meta": of_weights({"a": torch.zeros(10**9, device="meta")}),
+        "peer: weights of F8": of_weights({"a": eighth}),
+        "peer: moments of F8": of_optimizer({0: {"exp_avg": eighth}}, group),
+        "peer: moments of BF16": of_optimizer({0: {"exp_avg": torch.zeros(1, dtype=torch.bfloat16)}}, group),
+        "peer: no groups": of_optimizer({}),
+        "peer: a group of text": of_optimizer({}, {"params": "a"}),
+        "peer: states of text": of_optimizer({"a": {}}, group),
         "peer: an optimizer of bytes": (ppo, peer_part("policy.optimizer.pth", b"abc")),
         "peer: an odd optimizer": (ppo, peer_part("odd.optimizer.pth", {"state": {}, "param_groups": [group]})),
-        "peer: bool keys": (ppo, described("sb3", at("policy_kwargs")(entry(cloudpickle.dumps({True: 1}))))),
-        "peer: a number of 5,000 digits": (ppo, described("sb3", at("n_envs")(entry(cloudpickle.dumps(10**5000))))),
+        "peer: bool keys": of_peer(at("policy_kwargs")(entry(cloudpickle.dumps({True: 1})))),
+        "peer: a number of 5,000 digits": of_peer(at("n_envs")(entry(cloudpickle.dumps(10**5000)))),
         "peer: steps of 5,000 digits": (
             ppo_in_env,
             described("sb3", at("n_steps")(entry(cloudpickle.dumps(10**5000)))),
         ),
-        "peer: time of 5,000 digits": (ppo, described("sb3", at("num_timesteps")(entry(cloudpickle.dumps(10**5000))))),
-        "peer: ep_info_buffer of numbers": (ppo, described("sb3", at("ep_info_buffer")(7))),
-        "peer: ep_info_buffer of lists": (ppo, described("sb3", at("ep_info_buffer")([[1], 2]))),
-        "peer: ep_success_buffer of numbers": (ppo, described("sb3", at("ep_success_buffer")(7))),
+        "peer: time of 5,000 digits": of_peer(at("num_timesteps")(entry(cloudpickle.dumps(10**5000)))),
+        "peer: ep_info_buffer of numbers": of_peer(at("ep_info_buffer")(7)),
+        "peer: ep_info_buffer of lists": of_peer(at("ep_info_buffer")([[1], 2])),
+        "peer: ep_success_buffer of numbers": of_peer(at("ep_success_buffer")(7)),
         "peer: train_freq of three": (sb3_dqn, described("sb3_dqn", at("train_freq")([1, 2, 3]))),
         "peer: train_freq of text": (sb3_dqn, described("sb3_dqn", at("train_freq")(["a", "b"]))),
         "pickle: a file that is none": (pickle_file, written(b"hello", "a.pkl")),
@@ -986,30 +1007,19 @@ def _peers() -> Table:
         "pickle: a folder": (pickle_file, a_folder),
         "pickle: a link to /dev/zero": (pickle_file, link_to("/dev/zero")),
         "pickle: no file": (pickle_file, nothing),
-        "zip: strided weights": (zip_file, peer_part("policy.pth", lambda: {"a": huge})),
+        "zip: strided weights": (zip_file, peer_part("policy.pth", {"a": huge})),
         "zip: an optimizer of bytes": (zip_file, peer_part("policy.optimizer.pth", b"abc")),
         "zip: a list of data": (zip_file, described("sb3", lambda info: b"[1]")),
         "zip: no text": (zip_file, described("sb3", lambda info: b"\xff\xfe")),
         "zip: encrypted": (zip_file, encrypted("sb3")),
         "zip: a member twice": (zip_file, plus("sb3", "data")),
         "zip: a list of polyak's": (zip_file, described("ppo", lambda info: b"[1]")),
-        "zip: no hyper-parameters": (zip_file, described("ppo", lambda info: info.pop("hyperparameters") and None)),
-        "zip: no optimizers": (zip_file, described("ppo", lambda info: info.pop("optimizers") and None)),
+        "zip: no hyper-parameters": (zip_file, described("ppo", without("hyperparameters"))),
+        "zip: no optimizers": (zip_file, described("ppo", without("optimizers"))),
     }
     for member in ("data", "policy.pth", "policy.optimizer.pth"):
-        table[f"peer: no {member}"] = (
-            ppo,
-            lambda folder, member=member: zipped(
-                folder / "model.zip", {name: content for name, content in honest("sb3").items() if name != member}
-            ),
-        )
-        table[f"peer: half of {member}"] = (
-            ppo,
-            lambda folder, member=member: zipped(
-                folder / "model.zip",
-                {**honest("sb3"), member: honest("sb3")[member][: len(honest("sb3")[member]) // 2]},
-            ),
-        )
+        table[f"peer: no {member}"] = ppo, partial(of_members, member, 0)
+        table[f"peer: half of {member}"] = ppo, partial(of_members, member, 0.5)
     return table
 
 
@@ -1022,55 +1032,49 @@ def _others() -> Table:
     wide = spaces.MultiDiscrete(np.full(3_000_000, 2, np.int8))
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
     table: Table = {
-        "reward: 3e6 choices": (reward, described("reward", at("observation_space")(space_json(wide)))),
-        "reward: wide": (reward, described("reward", at("arguments")({"net_arch": [50_000, 50_000]}))),
-        "reward: 1e6 layers": (reward, described("reward", at("arguments")({"net_arch": [1] * 1_000_000}))),
-        "reward: arguments of a list": (reward, described("reward", at("arguments")([1]))),
-        "reward: bool keys": (reward, described("reward", at("arguments")({"$dict": [[True, 1]]}))),
-        "reward: a form of text": (reward, described("reward", at("form")("eval"))),
-        "reward: a form of a list": (reward, described("reward", at("form")([1]))),
-        "reward: nothing to see": (
-            reward,
-            described("reward", at("arguments")({"use_state": False, "use_action": False})),
-        ),
-        "reward: no space": (reward, described("reward", at("action_space")(None))),
-        "policy: 3e6 choices": (policy, described("policy", at("action_space")(space_json(wide)))),
-        "policy: wide": (policy, described("policy", at("net_arch")([50_000, 50_000]))),
-        "policy: 1e6 layers": (policy, described("policy", at("net_arch")([1] * 1_000_000))),
-        "policy: a list": (policy, described("policy", lambda info: b"[1]")),
-        "policy: an unknown argument": (policy, described("policy", at("tesla")(1))),
-        "policy: bool keys": (policy, described("policy", at("net_arch")({"$dict": [[True, [1]]]}))),
-        "policy: no space": (policy, described("policy", lambda info: info.pop("action_space") and None)),
-        "policy: an extractor": (policy, described("policy", at("features_extractor")({"class": 1}))),
-        "module: 3e6 choices": (module, changed_module(at("action_space")(space_json(wide)))),
-        "module: wide": (module, changed_module(at("model_config")({"fcnet_hiddens": [50_000, 50_000]}))),
-        "module: 1e6 layers": (module, changed_module(at("model_config")({"fcnet_hiddens": [1] * 1_000_000}))),
-        "module: a list": (module, changed_module(lambda info: b"[1]")),
-        "module: no class": (module, changed_module(lambda info: info.pop("module_class") and None)),
-        "module: another class": (module, changed_module(at("module_class")({"$class": "torch.nn:Linear"}))),
-        "module: a config of text": (module, changed_module(at("model_config")("x"))),
-        "module: no text": (module, changed_module(lambda info: b"\xff\xfe")),
+        "reward: 3e6 choices": of_reward(at("observation_space")(space_json(wide))),
+        "reward: wide": of_reward(at("arguments")({"net_arch": [50_000, 50_000]})),
+        "reward: 1e6 layers": of_reward(at("arguments")({"net_arch": [1] * 1_000_000})),
+        "reward: arguments of a list": of_reward(at("arguments")([1])),
+        "reward: bool keys": of_reward(at("arguments")({"$dict": [[True, 1]]})),
+        "reward: a form of text": of_reward(at("form")("eval")),
+        "reward: a form of a list": of_reward(at("form")([1])),
+        "reward: nothing to see": of_reward(at("arguments")({"use_state": False, "use_action": False})),
+        "reward: no space": of_reward(at("action_space")(None)),
+        "policy: 3e6 choices": of_policy(at("action_space")(space_json(wide))),
+        "policy: wide": of_policy(at("net_arch")([50_000, 50_000])),
+        "policy: 1e6 layers": of_policy(at("net_arch")([1] * 1_000_000)),
+        "policy: a list": of_policy(lambda info: b"[1]"),
+        "policy: an unknown argument": of_policy(at("tesla")(1)),
+        "policy: bool keys": of_policy(at("net_arch")({"$dict": [[True, [1]]]})),
+        "policy: no space": of_policy(without("action_space")),
+        "policy: an extractor": of_policy(at("features_extractor")({"class": 1})),
+        "module: 3e6 choices": of_module(at("action_space")(space_json(wide))),
+        "module: wide": of_module(at("model_config")({"fcnet_hiddens": [50_000, 50_000]})),
+        "module: 1e6 layers": of_module(at("model_config")({"fcnet_hiddens": [1] * 1_000_000})),
+        "module: a list": of_module(lambda info: b"[1]"),
+        "module: no class": of_module(without("module_class")),
+        "module: another class": of_module(at("module_class")({"$class": "torch.nn:Linear"})),
+        "module: a config of text": of_module(at("model_config")("x")),
+        "module: no text": of_module(lambda info: b"\xff\xfe"),
         "module: nothing": (module, nothing),
-        "checkpoint: a list": (scale, changed_checkpoint(lambda info: b"[1]")),
-        "checkpoint: a config of text": (scale, changed_checkpoint(at("config")("x"))),
-        "checkpoint: another algorithm": (scale, changed_checkpoint(at("algorithm")("os:system"))),
-        "checkpoint: an algorithm of a list": (scale, changed_checkpoint(at("algorithm")([1]))),
-        "checkpoint: an unknown setting": (scale, changed_checkpoint(at("config", "tesla")(1))),
-        "checkpoint: 1e6 runners": (scale, changed_checkpoint(at("config", "num_env_runners")(10**6))),
-        "checkpoint: 1e6 environments": (scale, changed_checkpoint(at("config", "num_envs_per_env_runner")(10**6))),
-        "checkpoint: 1e6 learners": (scale, changed_checkpoint(at("config", "num_learners")(10**6))),
-        "checkpoint: 1e6 evaluators": (scale, changed_checkpoint(at("config", "evaluation_num_env_runners")(10**6))),
-        "checkpoint: minibatches of 1e12": (scale, changed_checkpoint(at("config", "minibatch_size")(MANY))),
-        "checkpoint: batches of 1e12": (scale, changed_checkpoint(at("config", "train_batch_size_per_learner")(MANY))),
-        "checkpoint: 1e12 epochs": (scale, changed_checkpoint(at("config", "num_epochs")(MANY))),
-        "checkpoint: layers": (
-            scale,
-            changed_checkpoint(at("config", "model_config")({"fcnet_hiddens": [10**5] * 2})),
-        ),
-        "checkpoint: counters of text": (scale, changed_checkpoint(at("counters")("x"))),
-        "checkpoint: no counters": (scale, changed_checkpoint(at("counters")({}))),
-        "checkpoint: no format": (scale, changed_checkpoint(lambda info: info.pop("format") and None)),
-        "checkpoint: a version of text": (scale, changed_checkpoint(at("format_version")("1"))),
+        "checkpoint: a list": of_checkpoint(lambda info: b"[1]"),
+        "checkpoint: a config of text": of_checkpoint(at("config")("x")),
+        "checkpoint: another algorithm": of_checkpoint(at("algorithm")("os:system")),
+        "checkpoint: an algorithm of a list": of_checkpoint(at("algorithm")([1])),
+        "checkpoint: an unknown setting": of_checkpoint(at("config", "tesla")(1)),
+        "checkpoint: 1e6 runners": of_checkpoint(at("config", "num_env_runners")(10**6)),
+        "checkpoint: 1e6 environments": of_checkpoint(at("config", "num_envs_per_env_runner")(10**6)),
+        "checkpoint: 1e6 learners": of_checkpoint(at("config", "num_learners")(10**6)),
+        "checkpoint: 1e6 evaluators": of_checkpoint(at("config", "evaluation_num_env_runners")(10**6)),
+        "checkpoint: minibatches of 1e12": of_checkpoint(at("config", "minibatch_size")(MANY)),
+        "checkpoint: batches of 1e12": of_checkpoint(at("config", "train_batch_size_per_learner")(MANY)),
+        "checkpoint: 1e12 epochs": of_checkpoint(at("config", "num_epochs")(MANY)),
+        "checkpoint: layers": of_checkpoint(at("config", "model_config")({"fcnet_hiddens": [10**5] * 2})),
+        "checkpoint: counters of text": of_checkpoint(at("counters")("x")),
+        "checkpoint: no counters": of_checkpoint(at("counters")({})),
+        "checkpoint: no format": of_checkpoint(without("format")),
+        "checkpoint: a version of text": of_checkpoint(at("format_version")("1")),
         "checkpoint: a model of another": (scale, changed_checkpoint(at("algorithm")("DQN"), "polyak.json")),
         "checkpoint: nothing": (scale, nothing),
         "checkpoint: a folder": (scale, a_folder),
@@ -1079,40 +1083,25 @@ def _others() -> Table:
             statistics,
             changed_statistics(lambda a: a.update({"state/x": np.zeros(10**7)}), True),
         ),
-        "statistics: objects": (statistics, changed_statistics(lambda a: a.update({"state/x": np.array([{}])}))),
-        "statistics: of another shape": (
-            statistics,
-            changed_statistics(lambda a: a.update({"state/obs_rms/mean": np.zeros(7)})),
-        ),
-        "statistics: a variance of another shape": (
-            statistics,
-            changed_statistics(lambda a: a.update({"state/obs_rms/var": np.zeros(7)})),
-        ),
-        "statistics: nan": (
-            statistics,
-            changed_statistics(lambda a: a.update({"state/obs_rms/mean": np.full(3, np.nan)})),
-        ),
-        "statistics: negative": (
-            statistics,
-            changed_statistics(lambda a: a.update({"state/obs_rms/var": np.full(3, -1.0)})),
-        ),
-        "statistics: text": (
-            statistics,
-            changed_statistics(lambda a: a.update({"state/obs_rms/mean": np.array(["a"] * 3)})),
-        ),
-        "statistics: no mean": (statistics, changed_statistics(lambda a: a.pop("state/obs_rms/mean"))),
-        "statistics: no returns": (statistics, changed_statistics(lambda a: a.pop("state/returns"))),
-        "statistics: deep": (statistics, header(lambda info: deep)),
-        "statistics: no state": (statistics, header(lambda info: info.pop("state") and None)),
-        "statistics: a list": (statistics, header(lambda info: "[1]")),
-        "statistics: no text": (statistics, header(lambda info: "hello")),
-        "statistics: 4,000 digits": (statistics, header(lambda info: info["state"].update(gamma=10**4000))),
-        "statistics: gamma of text": (statistics, header(lambda info: info["state"].update(gamma="x"))),
-        "statistics: gamma of nan": (statistics, header(lambda info: info["state"].update(gamma=float("nan")))),
-        "statistics: epsilon below 0": (statistics, header(lambda info: info["state"].update(epsilon=-1))),
-        "statistics: keys of numbers": (statistics, header(lambda info: info["state"].update(norm_obs_keys=[1]))),
-        "statistics: unknown settings": (statistics, header(lambda info: info["state"].update(tesla=1))),
-        "statistics: lists": (statistics, header(lambda info: '{"a": [' + "[]," * 5_000_000 + "[]]}")),
+        "statistics: objects": of_arrays({"state/x": np.array([{}])}),
+        "statistics: of another shape": of_arrays({"state/obs_rms/mean": np.zeros(7)}),
+        "statistics: a variance of another shape": of_arrays({"state/obs_rms/var": np.zeros(7)}),
+        "statistics: nan": of_arrays({"state/obs_rms/mean": np.full(3, np.nan)}),
+        "statistics: negative": of_arrays({"state/obs_rms/var": np.full(3, -1.0)}),
+        "statistics: text": of_arrays({"state/obs_rms/mean": np.array(["a"] * 3)}),
+        "statistics: no mean": of_statistics(lambda a: a.pop("state/obs_rms/mean")),
+        "statistics: no returns": of_statistics(lambda a: a.pop("state/returns")),
+        "statistics: deep": of_header(lambda info: deep),
+        "statistics: no state": of_header(without("state")),
+        "statistics: a list": of_header(lambda info: "[1]"),
+        "statistics: no text": of_header(lambda info: "hello"),
+        "statistics: 4,000 digits": of_settings(gamma=10**4000),
+        "statistics: gamma of text": of_settings(gamma="x"),
+        "statistics: gamma of nan": of_settings(gamma=float("nan")),
+        "statistics: epsilon below 0": of_settings(epsilon=-1),
+        "statistics: keys of numbers": of_settings(norm_obs_keys=[1]),
+        "statistics: unknown settings": of_settings(tesla=1),
+        "statistics: lists": of_header(lambda info: '{"a": [' + "[]," * 5_000_000 + "[]]}"),
         "statistics: a fifo": (statistics, fifo),
         "statistics: a folder": (statistics, a_folder),
         "statistics: no file": (statistics, nothing),

@@ -82,10 +82,7 @@ def test_a_dict_with_images(tmp_path: Path) -> None:
     env = VecNormalize(make_vec_env(SimpleMultiObsEnv), norm_obs_keys=["vec"])
     model = PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, device="cpu", seed=0).learn(16)
     graph = model.acting_graph()
-    assert {port.name: port.shape for port in graph.inputs} == {
-        "observation.img": (64, 64, 1),
-        "observation.vec": (5,),
-    }
+    assert {port.name: port.shape for port in graph.inputs} == {"observation.img": (64, 64, 1), "observation.vec": (5,)}
 
 
 @pytest.mark.parametrize("learned", [False, True])

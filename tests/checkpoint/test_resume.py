@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -22,9 +21,10 @@ from polyak.experience import HerReplayBuffer
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 from polyak.warning import forget
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 
-class Walk(gym.Env):
+class Walk(World):
     """A random walk that is terminated or cut short now and then, and says odd things in its infos."""
 
     def __init__(self, continuous: bool, composed: bool = False) -> None:
@@ -33,19 +33,24 @@ class Walk(gym.Env):
         if composed:
             self.action_space = spaces.Dict(a=self.action_space, b=spaces.Tuple((spaces.Discrete(3, start=2),)))
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self.time, self.state = 0, self.np_random.normal(size=3)
-        return self.state.astype(np.float32), {}
+    def begin(self) -> None:
+        self.state = self.np_random.normal(size=3)
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self.time += 1
+    def look(self) -> np.ndarray:
+        return self.state.astype(np.float32)
+
+    def act(self, action: Any) -> float:
         if isinstance(action, dict):
             action = action["a"] + action["b"][0]
         self.state = 0.9 * self.state + 0.1 * np.sum(action) + 0.1 * self.np_random.normal(size=3)
-        ends = self.np_random.random() < 0.05
-        info = {"function": lambda: None, "array": self.state, "nested": {"x": [1, None]}}
-        return self.state.astype(np.float32), float(self.state.sum()), ends, self.time == 7, info
+        return float(self.state.sum())
+
+    def over(self) -> bool:
+        self.truncates = self.t == 7
+        return self.truncates or self.np_random.random() < 0.05
+
+    def info(self) -> dict[str, Any]:
+        return {"function": lambda: None, "array": self.state, "nested": {"x": [1, None]}}
 
 
 class Opaque(Walk):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -21,6 +20,7 @@ from polyak.envs.spaces import clipped, get_action_dtype
 from polyak.experience import Dataset, collect
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.noise import NormalActionNoise
+from tests.worlds import World
 
 INTEGERS = [np.dtype(code) for code in "bBhHiIlLqQ"]
 FLOATS = [np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)]
@@ -62,22 +62,20 @@ def roundings(dtype: Any, space: spaces.Box) -> Any:
     return float(np.finfo(dtype).eps) * sizes + float(np.finfo(dtype).smallest_subnormal)
 
 
-class Strict(gym.Env[Any, Any]):
+class Strict(World):
     """Episodes of five steps, and no action that the space does not contain."""
 
-    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    length, truncates = 5, True
 
     def __init__(self, space: spaces.Space) -> None:
-        self.action_space, self.at = space, 0
+        self.action_space = space
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.at = 0
-        return np.zeros(2, np.float32), {}
+    def look(self) -> np.ndarray:
+        return np.full(2, self.t / 5, np.float32)
 
-    def step(self, action: Any) -> Any:
+    def act(self, action: Any) -> float:
         assert contained(self.action_space, action), f"{action!r} is not in {self.action_space}"
-        self.at += 1
-        return np.full(2, self.at / 5, np.float32), 0.5, False, self.at == 5, {}
+        return 0.5
 
 
 # -- the codec ---------------------------------------------------------------------------------------------------------
@@ -205,13 +203,8 @@ def test_models_act_within_composed_and_numbered_spaces(space: spaces.Box, start
 class Numbered(Strict):
     observation_space = spaces.Discrete(7)  # type: ignore[assignment]
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset()
-        return 0, {}
-
-    def step(self, action: Any) -> Any:
-        _, *rest = super().step(action)
-        return self.at, *rest
+    def look(self) -> int:
+        return self.t
 
 
 def test_tables_act_in_the_type_of_the_space() -> None:

@@ -4,7 +4,6 @@ import copy
 import pickle
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -30,6 +29,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.base import Decision, Noise, State
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from tests.warm import python
+from tests.worlds import World
 
 SPACE, NINE = spaces.Box(-10, 10, (2,), np.float32), spaces.Discrete(9)
 
@@ -58,26 +58,17 @@ class Counts(Policy):
         return Decision(count[:, 0], {"twice": 2.0 * count}, {"count": count})
 
 
-class Ends(gym.Env):
+class Ends(World):
     """Episodes of a given length."""
 
-    observation_space, action_space = SPACE, NINE
+    observation_space, action_space, pays = SPACE, NINE, 1.0
 
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self.time += 1
-        return np.full(2, self.time, np.float32), 1.0, self.time == self.length, False, {}
+    def look(self) -> np.ndarray:
+        return np.full(2, self.t, np.float32)
 
 
 def test_memory_starts_anew_with_each_episode_of_each_environment() -> None:
-    runner = Runner(FromVecEnv(DummyVecEnv([lambda: Ends(2), lambda: Ends(3)])), Actor(Counts()))
+    runner = Runner(FromVecEnv(DummyVecEnv([lambda: Ends(length=2), lambda: Ends(length=3)])), Actor(Counts()))
     steps = [runner.step() for _ in range(6)]
     assert [step.actions.tolist() for step in steps] == [[1, 1], [2, 2], [1, 3], [2, 1], [1, 2], [2, 3]]
     assert [step.extras["count"][:, 0].tolist() for step in steps[:3]] == [[0, 0], [1, 1], [0, 2]]  # before the step

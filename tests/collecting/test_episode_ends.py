@@ -14,30 +14,24 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, TruncatedOnSuccessWrapper, load_results, make_vec_env
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
+from tests.worlds import World
 
 ENDLESS = 10**9
 
 
-class Counting(gym.Env):
+class Counting(World):
     """Observes how many steps the episode has made; the reward is 1, and from step 3 on it is a success."""
 
-    action_space = gym.spaces.Discrete(2)
+    observation_space, pays = gym.spaces.Box(0.0, 1e9, (1,), np.float32), 1.0
 
     def __init__(self, length: int = ENDLESS) -> None:
         self.length = length
-        self.observation_space = gym.spaces.Box(0.0, 1e9, (1,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.t = 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.t += 1
-        return self._seen(), 1.0, self.t >= self.length, False, {"is_success": self.t >= 3}
-
-    def _seen(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         return np.array([self.t], np.float32)
+
+    def info(self) -> dict[str, Any]:
+        return {"is_success": self.t >= 3}
 
 
 class CountingTo5(Counting):
@@ -47,7 +41,7 @@ class CountingTo5(Counting):
         super().__init__(5)
         self.observation_space = gym.spaces.Discrete(6)
 
-    def _seen(self) -> Any:
+    def look(self) -> Any:
         return self.t
 
 
@@ -58,7 +52,7 @@ class Lives(gym.Wrapper):
         if getattr(self, "_over", True):
             self._steps = 0
             return self.env.reset(**kwargs)
-        return self.unwrapped._seen(), {}
+        return self.unwrapped.look(), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
@@ -180,8 +174,7 @@ def test_dqn_stores_true_successors_and_where_an_episode_was_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cls", "env", "options"),
-    [(ARS, Counting(5), {"n_delta": 2}), (QLearning, CountingTo5(), {})],
+    ("cls", "env", "options"), [(ARS, Counting(5), {"n_delta": 2}), (QLearning, CountingTo5(), {})]
 )
 def test_others_log_whole_episodes_only(cls: Any, env: gym.Env, options: dict[str, Any]) -> None:
     model = _learned_beside_evaluations(cls, env, 60, **options)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -17,35 +16,27 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
 from polyak.nn import ActorCriticPolicy, ContinuousPolicy, PolicyError
 from tests.tolerance import bound, drift
+from tests.worlds import World
 
 VECTOR, BOX = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
 LINEAR: dict[str, Any] = {"net_arch": [8], "sde_on_states": True}
 
 
-class Lasts(gym.Env[np.ndarray, np.ndarray]):
+class Lasts(World):
     """Episodes of so many steps."""
 
     observation_space, action_space = VECTOR, BOX
 
-    def __init__(self, length: int) -> None:
-        self.length, self.steps = length, 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._seen(), {}
-
-    def _seen(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
-        return self._seen(), float(action.sum()), self.steps >= self.length, False, {}
+    def act(self, action: np.ndarray) -> float:
+        return float(action.sum())
 
 
 def make(cls: Any = SAC, env: Any = None, **options: Any) -> Any:
     if env is None:
-        env = DummyVecEnv([lambda: Lasts(3), lambda: Lasts(5)])
+        env = DummyVecEnv([lambda: Lasts(length=3), lambda: Lasts(length=5)])
     small: dict[str, Any] = {"device": "cpu", "seed": 0, "compile": False, "policy_kwargs": LINEAR}
     if cls in (SAC, CrossQ):
         small |= {"learning_starts": 6, "buffer_size": 500, "batch_size": 16, "gradient_steps": -1}
@@ -113,7 +104,7 @@ class Watches(BaseCallback):
 def test_a_matrix_lasts_an_episode_and_no_longer(cls: Any, n_envs: int) -> None:
     """Through rollouts and gradient steps, which draw matrices of their own."""
     watch = Watches()
-    model = make(cls, DummyVecEnv([lambda: Lasts(3), lambda: Lasts(5)][:n_envs])).learn(48, watch)
+    model = make(cls, DummyVecEnv([lambda: Lasts(length=3), lambda: Lasts(length=5)][:n_envs])).learn(48, watch)
     assert model._n_updates > 3
     for before, after, dones in zip(watch.seen, watch.seen[1:], watch.dones, strict=False):
         for env in range(n_envs):
@@ -139,7 +130,7 @@ def test_resumed_in_an_episode_it_is_bit_equal(cls: Any, tmp_path: Path) -> None
     whole = make(cls).learn(32)
     whole.save(tmp_path / "half", include=whole.saves_also)
     whole.learn(32, reset_num_timesteps=False)
-    env = DummyVecEnv([lambda: Lasts(3), lambda: Lasts(5)])
+    env = DummyVecEnv([lambda: Lasts(length=3), lambda: Lasts(length=5)])
     resumed = cls.load(tmp_path / "half", env=env, resume=True, force_reset=False, device="cpu")
     resumed.learn(32, reset_num_timesteps=False)
     vector = torch.nn.utils.parameters_to_vector

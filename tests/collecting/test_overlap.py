@@ -104,8 +104,7 @@ CASES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    "case",
-    one_of_each(CASES, "DQN by episodes", "DQN with priorities", "SAC with gSDE", "SAC in processes", "TD3"),
+    "case", one_of_each(CASES, "DQN by episodes", "DQN with priorities", "SAC with gSDE", "SAC in processes", "TD3")
 )
 def test_equal_seeds_give_equal_results_whoever_is_faster(case: str) -> None:
     results, counts = [], []

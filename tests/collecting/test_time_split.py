@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -16,6 +15,7 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.envs import make_vec_env
 from polyak.experience import ReplayBuffer, RolloutBuffer
 from polyak.logging.logger import configure
+from tests.worlds import World
 
 PARTS = ["env", "inference", "copy", "sample", "update", "other"]
 STEPS = 40
@@ -48,24 +48,17 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> No
         monkeypatch.setattr(f"polyak.{module}.perf_counter", clock)
 
 
-class Count(gym.Env):
+class Count(World):
     """Ten steps an episode; ``nap`` is called in each step and each reset."""
 
+    length, pays = 10, 1.0
+
     def __init__(self, nap: Callable[[], Any] = int) -> None:
-        self.observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-        self.action_space = gym.spaces.Discrete(2)
         self.nap = nap
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self.time = 0
+    def look(self) -> np.ndarray:
         self.nap()
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self.time += 1
-        self.nap()
-        return np.full(2, self.time / 10, np.float32), 1.0, self.time == 10, False, {}
+        return np.full(2, self.t / 10, np.float32)
 
 
 def small(algorithm: Any, env: Any, **options: Any) -> Any:

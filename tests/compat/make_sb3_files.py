@@ -118,10 +118,7 @@ def main(*names: str) -> None:
             64,
         ),
         "ars": (ARS("MlpPolicy", ENVS["ars"], n_delta=3, n_top=2, delta_std=0.1, **tiny()), 200),
-        "ppo_recurrent": (
-            RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **_remembering(tiny(), n_lstm_layers=2)),
-            64,
-        ),
+        "ppo_recurrent": (RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **_remembering(tiny(), n_lstm_layers=2)), 64),
         "ppo_recurrent_linear": (
             RecurrentPPO(
                 "MlpLstmPolicy", ENVS["ppo_recurrent_linear"], **_remembering(tiny(), enable_critic_lstm=False)

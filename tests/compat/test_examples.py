@@ -15,24 +15,11 @@ SHOWN = Path(__file__).parents[2] / "examples" / "from_sb3"
 PROGRAMS = sorted(
     [*SHOWN.glob("*.py"), *Path(__file__).with_name("sb3_programs").glob("*.py")], key=lambda path: path.stem
 )
-SLOW = {
-    "atari",
-    "course_arm",
-    "course_lander",
-    "custom_policy",
-    "export",
-    "hindsight",
-    "own_algorithm",
-}
+SLOW = {"atari", "course_arm", "course_lander", "custom_policy", "export", "hindsight", "own_algorithm"}
 PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
 
 #: Fewer than by default, where those take long.
-STEPS = {
-    "atari": 32,
-    "basic_training": 512,
-    "course_arm": 200,
-    "course_lander": 100,
-}
+STEPS = {"atari": 32, "basic_training": 512, "course_arm": 200, "course_lander": 100}
 
 #: A line that each prints when all went well.
 SAYS = {

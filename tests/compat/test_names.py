@@ -188,8 +188,7 @@ def test_what_polyak_lacks_of_contrib_comes_from_the_installed_one(site: Path) -
 
 def test_only_the_packages_named_are_answered(site: Path) -> None:
     out = run_beside(
-        site,
-        "c.install(only=['stable_baselines3'])\nimport sb3_contrib as s\nprint(s.__version__, s.__file__)",
+        site, "c.install(only=['stable_baselines3'])\nimport sb3_contrib as s\nprint(s.__version__, s.__file__)"
     )
     assert out.split() == ["run", "0", str(site / "sb3_contrib" / "__init__.py")]
     out = run_beside(

@@ -180,9 +180,7 @@ def test_worker_processes_answer_the_names(tmp_path: Path, method: str) -> None:
 
 def test_python_programs_that_it_starts_answer_the_names(tmp_path: Path) -> None:
     write(
-        tmp_path,
-        "parent.py",
-        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {FOUND!r}], check=True)",
+        tmp_path, "parent.py", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {FOUND!r}], check=True)"
     )
     result = outcome([*RUN, "parent.py"], tmp_path)
     assert result.stdout == "polyak (stable_baselines3)\n", result.stderr

@@ -44,13 +44,7 @@ from polyak.checkpoint.serialise import UntrustedError
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.compat.sb3_face import algorithms as compat
 from polyak.compat.sb3_face.files import names, unpickle, writer
-from polyak.envs import (
-    BitFlippingEnv,
-    DummyVecEnv,
-    InvalidActionEnvDiscrete,
-    InvalidActionEnvMultiBinary,
-    VecNormalize,
-)
+from polyak.envs import BitFlippingEnv, DummyVecEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, VecNormalize
 from polyak.evaluation.in_environments import evaluate_policy
 from polyak.experience import PrioritizedReplayBuffer
 from polyak.nn import BaseFeaturesExtractor
@@ -58,6 +52,7 @@ from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, Vector
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from tests.compat.make_sb3_files import DATA, ENVS, masks, observations, remembering
 from tests.tolerance import LIKELY, bound
+from tests.worlds import Drawn
 
 MODELS = {
     "ppo": PPO,
@@ -343,8 +338,8 @@ def test_the_optimizer_of_dqn_once_listed_the_targets_too(tmp_path: Path) -> Non
 def test_an_actor_critic_once_had_one_name_for_shared_features(tmp_path: Path) -> None:
     """Before 1.7 the extractor was saved once."""
     options = {"net_arch": [4], "features_extractor_kwargs": {"features_dim": 3}}
-    space = spaces.Box(0, 255, (1, 36, 36), np.uint8)
-    model = PPO("CnnPolicy", _Pictures(space), n_steps=4, batch_size=2, policy_kwargs=options, device="cpu")
+    env = Drawn(observation_space=spaces.Box(0, 255, (1, 36, 36), np.uint8))
+    model = PPO("CnnPolicy", env, n_steps=4, batch_size=2, policy_kwargs=options, device="cpu")
     model.save_sb3(tmp_path / "new.zip")
     with zipfile.ZipFile(tmp_path / "new.zip") as new, zipfile.ZipFile(tmp_path / "old.zip", "w") as old:
         for member in new.namelist():
@@ -358,17 +353,6 @@ def test_an_actor_critic_once_had_one_name_for_shared_features(tmp_path: Path) -
     obs = np.random.default_rng(0).integers(0, 256, (5, 1, 36, 36), np.uint8)
     again = PPO.load(tmp_path / "old.zip", device="cpu")
     np.testing.assert_array_equal(again.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0])
-
-
-class _Pictures(gym.Env):
-    def __init__(self, space: spaces.Box) -> None:
-        self.observation_space, self.action_space = space, spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        return self.observation_space.sample(), 0.0, False, False, {}
 
 
 def test_a_file_that_a_zip_program_has_packed_again(tmp_path: Path) -> None:
@@ -708,10 +692,7 @@ def test_statistics_of_a_dict_without_keys_are_of_all_keys(tmp_path: Path) -> No
     state["ret_rms"] = writer.Object(names.RUNNING_MEAN_STD, {"mean": np.zeros(()), "var": np.ones(()), "count": 1.0})
     (tmp_path / "old.pkl").write_bytes(writer.dumps(writer.Object(names.VEC_NORMALIZE, state)))
 
-    class Two(gym.Env):
-        observation_space, action_space = space, spaces.Discrete(2)
-
-    env = VecNormalize.load(tmp_path / "old.pkl", DummyVecEnv([Two]))
+    env = VecNormalize.load(tmp_path / "old.pkl", DummyVecEnv([lambda: Drawn(observation_space=space)]))
     assert env.norm_obs_keys == ["a", "b"]
     np.testing.assert_array_equal(env.obs_rms["b"].mean, np.ones(3))
 
@@ -811,17 +792,8 @@ def test_a_raw_environment_is_evaluated_with_the_statistics_of_the_file(tmp_path
 
 
 def test_only_some_entries_of_a_dict_are_normalised(tmp_path: Path) -> None:
-    class Two(gym.Env):
-        observation_space = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-1, 1, (3,))})
-        action_space = spaces.Discrete(2)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return self.observation_space.sample(), {}
-
-        def step(self, action: Any) -> Any:
-            return self.observation_space.sample(), 0.0, False, False, {}
-
-    env = VecNormalize(DummyVecEnv([Two]), norm_obs_keys=["a"])
+    space = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-1, 1, (3,))})
+    env = VecNormalize(DummyVecEnv([lambda: Drawn(observation_space=space)]), norm_obs_keys=["a"])
     model = PPO("MultiInputPolicy", env, n_steps=16, batch_size=8, device="cpu").learn(16)
     model.save(tmp_path / "m")
     alone = PPO.load(tmp_path / "m", device="cpu")

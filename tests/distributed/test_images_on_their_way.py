@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -16,32 +15,30 @@ from polyak.distributed.runner_process import Chunk, Ends
 from polyak.experience import frames
 from polyak.experience.record import Experience
 from tests.compat.rllib_face.fake_ray import FakeRay
+from tests.worlds import World
 
 SIZE, STACKED = 36, 4
 FRAME = SIZE * SIZE
 
 
-class Frames(gym.Env[Any, Any]):
+class Frames(World):
     """A stack of the latest frames, of dots that nothing compresses, or of one colour each."""
 
+    observation_space, truncates = spaces.Box(0, 255, (STACKED, SIZE, SIZE), np.uint8), True
+
     def __init__(self, dots: bool = True, length: int = 20) -> None:
-        self.observation_space = spaces.Box(0, 255, (STACKED, SIZE, SIZE), np.uint8)
-        self.action_space = spaces.Discrete(2)
         self.dots, self.length = dots, length
 
-    def _seen(self) -> np.ndarray:
+    def begin(self) -> None:
+        self.frames = np.zeros((STACKED, SIZE, SIZE), np.uint8)
+
+    def look(self) -> np.ndarray:
         colours = self.np_random.integers(1, 256, (1, SIZE, SIZE) if self.dots else (1, 1, 1), np.uint8)
         self.frames = np.concatenate([self.frames[1:], np.broadcast_to(colours, (1, SIZE, SIZE))])
         return self.frames
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.frames, self.at = np.zeros(self.observation_space.shape, np.uint8), 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> Any:
-        self.at += 1
-        return self._seen(), float(action), False, self.at % self.length == 0, {}
+    def act(self, action: Any) -> float:
+        return float(action)
 
 
 def sent(value: Any) -> tuple[Any, int]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -23,6 +22,7 @@ from polyak.distributed import ray_workers
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import Workers
 from tests.compat.rllib_face.fake_ray import FakeRay
+from tests.worlds import World
 
 ROOMS = tuple(str(Path(room.__file__).parent) for room in (distributed, processes))
 MOST_ANSWERS = 2_000
@@ -32,23 +32,19 @@ RUNNERS: dict[str, Any] = {**SMALL, "n_runners": 2}
 Point = tuple[str, int]
 
 
-class Counting(gym.Env[Any, Any]):
+class Counting(World):
     """Shows how many steps of the episode are made, which is the reward, too."""
 
     fails_at: ClassVar[int | None] = None
-    observation_space = spaces.Box(0, 100, (1,), np.float32)
-    action_space = spaces.Discrete(2)
+    observation_space, length, truncates = spaces.Box(0, 100, (1,), np.float32), 7, True
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.made = 0
-        return np.zeros(1, np.float32), {}
+    def look(self) -> np.ndarray:
+        return np.full(1, self.t, np.float32)
 
-    def step(self, action: Any) -> Any:
-        if self.made == self.fails_at:
+    def act(self, action: Any) -> float:
+        if self.t - 1 == self.fails_at:
             raise OSError("the simulator is gone")
-        self.made += 1
-        return np.full(1, self.made, np.float32), float(self.made), False, self.made == 7, {}
+        return float(self.t)
 
 
 class Interrupting:

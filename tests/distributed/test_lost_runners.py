@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 
 import polyak
-from polyak.distributed import ray_workers
 from polyak.distributed.ray_workers import Tolerance
 from polyak.parts.asynchronous import OlderRollouts
+from tests.compat.rllib_face.conftest import fake as fake
 from tests.compat.rllib_face.fake_ray import FakeRay
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, carts
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_steps:UserWarning")
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    made = FakeRay()
-    monkeypatch.setattr(ray_workers, "ray", lambda: made)
-    return made
 
 
 def ppo(**options: Any) -> Any:

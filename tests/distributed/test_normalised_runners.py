@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -20,30 +19,34 @@ from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.seeding import set_random_seed
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, weights
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 GUESS = 1e-4
 """The weight of mean 0 and variance 1 before anything was seen."""
 
 
-class Walk(gym.Env[Any, Any]):
+class Walk(World):
     """A walk whose episodes do not depend on seeds: it is the same in whatever process."""
 
+    observation_space = spaces.Box(-99, 99, (2,), np.float32)
+
     def __init__(self, index: int) -> None:
-        self.observation_space, self.action_space = spaces.Box(-99, 99, (2,), np.float32), spaces.Discrete(2)
         self.index, self.episode = index, 0
 
-    def _seen(self) -> np.ndarray:
+    def begin(self) -> None:
+        self.episode += 1
+        self.at = float(self.index - self.episode % 3)
+
+    def look(self) -> np.ndarray:
         return np.array([self.at, 3 * self.index + 7], np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.episode += 1
-        self.at, self.steps = float(self.index - self.episode % 3), 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
+    def act(self, action: Any) -> float:
         self.at += 1.0 if action else -0.5
-        return self._seen(), self.at + self.index, self.at > 4, self.steps == 6 + self.index, {}
+        return self.at + self.index
+
+    def over(self) -> bool:
+        self.truncates = self.at <= 4
+        return self.at > 4 or self.t == 6 + self.index
 
 
 class Noted(DummyVecEnv):

@@ -23,6 +23,7 @@ from polyak.seeding import rng_state
 from tests.compat.rllib_face.test_ray_masks import Strict
 from tests.laws.resumption import SaveAt
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
 TURNS: dict[str, Any] = {**SMALL, "n_steps": 16, "asynchronous": False}
@@ -31,55 +32,44 @@ ROLLOUT: dict[str, Any] = {**SMALL, "n_steps": 16, "batch_size": 16, "n_epochs":
 REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 20, "batch_size": 8, "buffer_size": 500, "gradient_steps": -1}
 
 
-class Parts(gym.Env[Any, Any]):
+class Parts(World):
     """Dict observations, one of them an image, and a Dict of actions."""
 
-    def __init__(self) -> None:
-        self.observation_space = spaces.Dict(
-            {"camera": spaces.Box(0, 255, (36, 36, 1), np.uint8), "speed": spaces.Box(-1, 1, (3,), np.float32)}
-        )
-        self.action_space = spaces.Dict({"gear": spaces.Discrete(3), "wheel": spaces.Box(-1, 1, (2,), np.float32)})
-        self.steps = 0
+    observation_space = spaces.Dict(
+        {"camera": spaces.Box(0, 255, (36, 36, 1), np.uint8), "speed": spaces.Box(-1, 1, (3,), np.float32)}
+    )
+    action_space = spaces.Dict({"gear": spaces.Discrete(3), "wheel": spaces.Box(-1, 1, (2,), np.float32)})
+    length, truncates = 7, True
 
-    def _seen(self) -> dict[str, np.ndarray]:
+    def look(self) -> dict[str, np.ndarray]:
         camera = self.np_random.integers(0, 255, (36, 36, 1), np.uint8)
         return {"camera": camera, "speed": self.np_random.uniform(-1, 1, 3).astype(np.float32)}
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        reward = float(action["wheel"].sum()) * (1 + int(action["gear"]))
-        return self._seen(), reward, False, self.steps == 7, {}
+    def act(self, action: Any) -> float:
+        return float(action["wheel"].sum()) * (1 + int(action["gear"]))
 
 
-class Reaching(gym.Env[Any, Any]):
+class Reaching(World):
     """A point on a line that is to reach a goal."""
 
-    def __init__(self) -> None:
-        point = spaces.Box(-2, 2, (1,), np.float32)
-        self.observation_space = spaces.Dict({"observation": point, "achieved_goal": point, "desired_goal": point})
-        self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+    observation_space = spaces.Dict(
+        dict.fromkeys(("observation", "achieved_goal", "desired_goal"), spaces.Box(-2, 2, (1,), np.float32))
+    )
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+    length, truncates = 9, True
 
     def compute_reward(self, achieved: np.ndarray, desired: np.ndarray, info: Any) -> np.ndarray:
         return -(np.abs(achieved - desired) > 0.2).astype(np.float32).squeeze(-1)
 
-    def _seen(self) -> dict[str, np.ndarray]:
+    def begin(self) -> None:
+        self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1)).astype(np.float32)
+
+    def look(self) -> dict[str, np.ndarray]:
         return {"observation": self.at.copy(), "achieved_goal": self.at.copy(), "desired_goal": self.goal.copy()}
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1)).astype(np.float32)
-        self.steps = 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
+    def act(self, action: Any) -> float:
         self.at = np.clip(self.at + 0.3 * action, -2, 2).astype(np.float32)
-        return self._seen(), float(self.compute_reward(self.at, self.goal, {})), False, self.steps == 9, {}
+        return float(self.compute_reward(self.at, self.goal, {}))
 
 
 def strict() -> Strict:

@@ -17,6 +17,7 @@ from polyak.envs.wrappers.atari import (
     StickyActionEnv,
     WarpFrame,
 )
+from tests.envs.test_make import layers
 
 
 class Game(gym.Env):
@@ -227,14 +228,6 @@ def test_warp_frame():
     assert copy.deepcopy(env).width == 30
     with pytest.raises(ValueError, match="needs RGB images"):
         WarpFrame(gym.make("CartPole-v1"))
-
-
-def layers(env):
-    names = []
-    while isinstance(env, gym.Wrapper):
-        names.append(type(env).__name__)
-        env = env.env
-    return names
 
 
 def test_atari_wrapper_parts():

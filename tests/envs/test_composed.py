@@ -32,6 +32,7 @@ from polyak.envs.nan_checks import NonFiniteError
 from polyak.envs.nested_spaces import as_named, by_name, parts_by_name
 from polyak.nn import ActorCriticPolicy
 from tests.pairs import one_of_each
+from tests.worlds import Drawn
 
 NESTED = spaces.Dict(
     camera=spaces.Dict(
@@ -46,27 +47,26 @@ ACTIONS = spaces.Dict(button=spaces.Discrete(3, start=1), arm=spaces.Tuple((spac
 NAMES = ["camera/left", "camera/right/0", "camera/right/1", "goal"]
 
 
-class World(gym.Env):
+class Shown(Drawn):
     """Shows samples of its space, keeps the actions that it got, and is cut short after five steps."""
+
+    length, truncates, pays = 5, True, 1.0
 
     def __init__(self, observation_space: spaces.Space = NESTED, action_space: spaces.Space = ACTIONS) -> None:
         self.observation_space, self.action_space = observation_space, action_space
         self.got: list[Any] = []
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        if seed is not None:
-            self.observation_space.seed(seed)
-        self.t = 0
-        self.seen = self.observation_space.sample()
-        return self.seen, {}
+    def look(self) -> Any:
+        self.seen = super().look()
+        return self.seen
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def act(self, action: Any) -> float:
         assert self.action_space.contains(action), action
         self.got.append(action)
-        self.t += 1
-        self.seen = self.observation_space.sample()
-        return self.seen, 1.0, False, self.t == 5, {"seen": self.seen}
+        return 1.0
+
+    def info(self) -> dict[str, Any]:
+        return {"seen": self.seen}
 
     def last(self) -> Any:
         return self.got[-1]
@@ -76,7 +76,7 @@ class World(gym.Env):
 
 
 def test_parts_have_names() -> None:
-    env = NamedObservation(World())
+    env = NamedObservation(Shown())
     assert list(env.observation_space.spaces) == NAMES
     assert env.observation_space["camera/right/1"] == spaces.Discrete(3)
     obs, _ = env.reset(seed=0)
@@ -87,7 +87,7 @@ def test_parts_have_names() -> None:
 def test_names_must_differ() -> None:
     clash = spaces.Dict({"a": spaces.Dict(b=spaces.Discrete(2)), "a/b": spaces.Discrete(2)})
     with pytest.raises(ValueError, match=r"the same name 'a/b', those at \('a', 'b'\) and \('a/b',\)"):
-        PPO("MultiInputPolicy", World(clash))
+        PPO("MultiInputPolicy", Shown(clash))
     with pytest.raises(ValueError, match="no parts"):
         parts_by_name(spaces.Dict(a=spaces.Dict()))
 
@@ -95,12 +95,12 @@ def test_names_must_differ() -> None:
 @pytest.mark.parametrize("make", one_of_each(["single", "dummy", "subproc", "sync"], "dummy", "sync"))
 def test_however_environments_are_made(make: str) -> None:
     if make == "single":
-        venv = as_vec_env(World())
+        venv = as_vec_env(Shown())
     elif make == "sync":
         mode = gym.vector.AutoresetMode.SAME_STEP
-        venv = as_vec_env(gym.vector.SyncVectorEnv([World] * 2, autoreset_mode=mode))
+        venv = as_vec_env(gym.vector.SyncVectorEnv([Shown] * 2, autoreset_mode=mode))
     else:
-        venv = as_vec_env(make_vec_env(World, 2, vec_env_cls={"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[make]))
+        venv = as_vec_env(make_vec_env(Shown, 2, vec_env_cls={"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[make]))
     try:
         assert list(venv.observation_space.spaces) == NAMES
         assert venv.observation_space["camera/left"].shape == (3, 40, 44), "images are channels-first"
@@ -127,7 +127,7 @@ def test_however_environments_are_made(make: str) -> None:
 
 @pytest.mark.parametrize("space", [TUPLE, PLAIN])
 def test_tuples_at_the_top(space: spaces.Space) -> None:
-    venv = as_vec_env(DummyVecEnv([lambda: World(PLAIN)])) if space is PLAIN else as_vec_env(World(space))
+    venv = as_vec_env(DummyVecEnv([lambda: Shown(PLAIN)])) if space is PLAIN else as_vec_env(Shown(space))
     assert is_vecenv_wrapped(venv, VecNamedObservation) == (space is PLAIN)
     assert list(venv.observation_space.spaces) == (["0", "1"] if space is PLAIN else ["0", "1/a"])
     obs = venv.reset()
@@ -139,22 +139,22 @@ def test_tuples_at_the_top(space: spaces.Space) -> None:
 
 def test_vectors_of_nested_observations_name_the_wrapper() -> None:
     with pytest.raises(NotImplementedError, match=r"entry 'camera' is .*polyak\.envs\.NamedObservation"):
-        DummyVecEnv([World])
+        DummyVecEnv([Shown])
 
 
 def test_wrappers_see_one_level() -> None:
-    venv = VecNormalize(make_vec_env(World, 2), norm_obs_keys=["camera/right/0", "goal"])
+    venv = VecNormalize(make_vec_env(Shown, 2), norm_obs_keys=["camera/right/0", "goal"])
     venv.reset()
     assert set(venv.obs_rms) == {"camera/right/0", "goal"}
     images = spaces.Dict(camera=spaces.Dict(left=NESTED["camera"]["left"]), goal=NESTED["goal"])
-    stacked = VecFrameStack(VecTransposeImage(make_vec_env(World, 2, env_kwargs={"observation_space": images})), 3)
+    stacked = VecFrameStack(VecTransposeImage(make_vec_env(Shown, 2, env_kwargs={"observation_space": images})), 3)
     assert stacked.observation_space["camera/left"].shape == (9, 40, 44)
     assert stacked.reset()["camera/left"].shape == (2, 9, 40, 44)
 
 
 @pytest.mark.parametrize("space", [NESTED, TUPLE, PLAIN])
 def test_models_take_observations_as_the_environment_has_them(space: spaces.Space) -> None:
-    env = World(space)
+    env = Shown(space)
     venv = as_vec_env(env)
     policy = ActorCriticPolicy(venv.observation_space, ACTIONS)
     obs, _ = env.reset(seed=0)
@@ -173,11 +173,11 @@ def test_models_take_observations_as_the_environment_has_them(space: spaces.Spac
 
 def test_statistics_fit_nested_observations(tmp_path: Any) -> None:
     space = spaces.Dict(a=spaces.Dict(b=spaces.Box(-5, 5, (2,))), c=spaces.Box(-5, 5, (1,)))
-    venv = VecNormalize(make_vec_env(World, 2, env_kwargs={"observation_space": space}))
+    venv = VecNormalize(make_vec_env(Shown, 2, env_kwargs={"observation_space": space}))
     model = PPO("MultiInputPolicy", venv, n_steps=32, batch_size=32, seed=0, device="cpu").learn(64)
     model.save(tmp_path / "model.zip")
     loaded = PPO.load(tmp_path / "model.zip", device="cpu")
-    obs = World(space).reset(seed=1)[0]
+    obs = Shown(space).reset(seed=1)[0]
     expected, _ = model.predict(venv.normalize_obs(by_name(obs)), deterministic=True)
     np.testing.assert_equal(loaded.predict(obs, deterministic=True)[0], expected)
 
@@ -195,7 +195,7 @@ def test_other_observations_are_left_alone() -> None:
 
 @pytest.mark.parametrize("vector_class", [DummyVecEnv, partial(SubprocVecEnv, n_workers=2)])
 def test_a_list_of_actions_reaches_the_environments(vector_class: Any) -> None:
-    venv = vector_class([partial(World, spaces.Discrete(2))] * 2)
+    venv = vector_class([partial(Shown, spaces.Discrete(2))] * 2)
     try:
         venv.reset()
         actions = [ACTIONS.sample() for _ in range(2)]
@@ -211,7 +211,7 @@ def test_a_list_of_actions_reaches_the_environments(vector_class: Any) -> None:
 
 @pytest.mark.parametrize("space", [ACTIONS, spaces.Tuple((spaces.Discrete(2), spaces.Box(-1, 1, (1,))))])
 def test_a_vector_of_one_takes_its_environments_own_action(space: spaces.Space) -> None:
-    venv = DummyVecEnv([lambda: World(spaces.Discrete(2), space)])
+    venv = DummyVecEnv([lambda: Shown(spaces.Discrete(2), space)])
     venv.reset()
     action = space.sample()
     for given in (action, [action]):
@@ -220,7 +220,7 @@ def test_a_vector_of_one_takes_its_environments_own_action(space: spaces.Space) 
 
 
 def test_numbers_that_are_not_finite_are_found_in_composed_actions() -> None:
-    venv = DummyVecEnv([lambda: World(spaces.Discrete(2))] * 2)
+    venv = DummyVecEnv([lambda: Shown(spaces.Discrete(2))] * 2)
     bad = [{"button": np.int64(1), "arm": (np.array([0, x], np.float32),)} for x in (0, np.nan)]
     acted = Acted(bad, np.array([[0, 0, 0], [0, 0, np.nan]], np.float32), {})
     actor: Any = SimpleNamespace(act=lambda *_: acted)
@@ -234,12 +234,12 @@ def test_numbers_that_are_not_finite_are_found_in_composed_actions() -> None:
 
 
 def test_wrapped_environments_can_be_copied() -> None:
-    venv = pickle.loads(pickle.dumps(as_vec_env(Monitor(World(TUPLE)))))
+    venv = pickle.loads(pickle.dumps(as_vec_env(Monitor(Shown(TUPLE)))))
     assert venv.reset()["0"].shape == (1, 2)
 
 
 def test_stacked_actions_reach_gymnasiums_vectors() -> None:
-    venv = GymVectorEnv(gym.vector.SyncVectorEnv([partial(World, spaces.Discrete(2))] * 2, autoreset_mode="SameStep"))
+    venv = GymVectorEnv(gym.vector.SyncVectorEnv([partial(Shown, spaces.Discrete(2))] * 2, autoreset_mode="SameStep"))
     venv.reset()
     actions = [ACTIONS.sample() for _ in range(2)]
     venv.step(actions)

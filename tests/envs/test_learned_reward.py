@@ -18,26 +18,16 @@ from polyak.envs import (
     make_vec_env,
     with_reward,
 )
+from tests.worlds import World
 
 
-class Counter(gym.Env[np.ndarray, int]):
+class Counter(World):
     """Counts its steps, and ends after 3 of them: in a terminal state, or cut short."""
 
-    observation_space, action_space = gym.spaces.Box(-9, 9, (1,)), gym.spaces.Discrete(2)
+    observation_space, length, pays = gym.spaces.Box(-9, 9, (1,)), 3, 1.0
 
-    def __init__(self, truncates: bool = False) -> None:
-        self.truncates, self.count = truncates, 0
-
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=kwargs.get("seed"))
-        self.count = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.count += 1
-        over = self.count == 3
-        here = np.full(1, self.count, np.float32)
-        return here, 1.0, over and not self.truncates, over and self.truncates, {}
+    def look(self) -> np.ndarray:
+        return np.full(1, self.t, np.float32)
 
 
 def code(obs: Any, actions: Any, then: Any, ends: Any) -> np.ndarray:
@@ -48,9 +38,9 @@ def code(obs: Any, actions: Any, then: Any, ends: Any) -> np.ndarray:
 @pytest.mark.parametrize("truncates", [False, True])
 def test_the_reward_is_asked_about_what_happened(truncates: bool) -> None:
     expected = [101.0, 211.0, 321.0 if truncates else 1321.0]
-    env = with_reward(Counter(truncates), code)
+    env = with_reward(Counter(truncates=truncates), code)
     assert isinstance(env, LearnedReward)
-    vector = with_reward(make_vec_env(lambda: Counter(truncates), n_envs=2), code)
+    vector = with_reward(make_vec_env(lambda: Counter(truncates=truncates), n_envs=2), code)
     assert isinstance(vector, VecLearnedReward)
     for _ in range(2):  # episodes, the second after a reset of the vector's own
         env.reset()

@@ -98,10 +98,7 @@ def test_wrapped_and_unwrap():
 @pytest.mark.parametrize(
     ("env_id", "message"),
     [
-        (
-            "CartPol-v1",
-            r"env_id='CartPol-v1' is not a registered environment. Did you mean 'CartPole-v\d'.* or '",
-        ),
+        ("CartPol-v1", r"env_id='CartPol-v1' is not a registered environment. Did you mean 'CartPole-v\d'.* or '"),
         ("cartpole-v1", "Did you mean 'CartPole-v1'"),
         ("CartPole-v9", "'CartPole-v9' is not a registered environment.*Did you mean 'CartPole-v1'"),
         ("Xqzk-v0", r"'Xqzk-v0' is not a registered environment. An environment of your own.*your_module:Xqzk-v0"),

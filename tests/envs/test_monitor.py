@@ -15,26 +15,23 @@ from polyak.envs.wrappers.monitor import (
     load_results,
 )
 from polyak.envs.wrappers.vec_monitor import VecMonitor
+from tests.worlds import World
 
 
-class Rewards(gym.Env):
+class Rewards(World):
     """Gives the rewards 0.1, 0.2, ... and ends after ``length`` steps, with ``lucky`` in the info."""
 
-    observation_space = spaces.Box(-1, 1, (1,))
-    action_space = spaces.Discrete(2)
+    observation_space, length = spaces.Box(-1, 1, (1,)), 3
     render_mode = None
 
-    def __init__(self, length=3):
-        self.length = length
-
     def reset(self, *, seed=None, options=None, level=None):
-        self.count = 0
-        return np.zeros(1, np.float32), {}
+        return super().reset(seed=seed)
 
-    def step(self, action):
-        self.count += 1
-        over = self.count >= self.length
-        return np.zeros(1, np.float32), self.count / 10, over, False, {"lucky": self.count * 7}
+    def act(self, action):
+        return self.t / 10
+
+    def info(self):
+        return {"lucky": self.t * 7}
 
 
 def play(env, **kwargs):

@@ -117,7 +117,7 @@ def test_breakout_lives_and_games():
     lives = [info["lives"] for info in venv.reset_infos]
     points, lost, games, rng = np.zeros(3), 0, 0, np.random.default_rng(0)
     venv.clip_reward = False
-    for _ in range(900):
+    for _ in range(500):
         obs, rewards, dones, infos = venv.step(rng.integers(0, 4, 3))
         points += rewards
         for index, info in enumerate(infos):

@@ -1,7 +1,6 @@
 import pickle
 import warnings
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -11,28 +10,16 @@ from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization, unwrap_vec_normalize
 from polyak.envs.wrappers.running import RunningMeanStd
 from tests.tolerance import bound
+from tests.worlds import World
 
 
-class Random(gym.Env):
+class Random(World):
     """Random observations of mean 5 and deviation 3, random rewards; episodes of ``length`` steps."""
 
-    action_space = spaces.Discrete(2)
+    observation_space, length, truncates = spaces.Box(-50, 50, (3,), np.float32), 4, True
     render_mode = None
 
-    def __init__(self, length=4, observation_space=None):
-        self.observation_space = observation_space or spaces.Box(-50, 50, (3,), np.float32)
-        self.length = length
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.count = 0
-        return self.draw(), {}
-
-    def step(self, action):
-        self.count += 1
-        return self.draw(), self.np_random.normal(2, 4), False, self.count >= self.length, {}
-
-    def draw(self):
+    def look(self):
         def one(space):
             if isinstance(space, spaces.Dict):
                 return {key: one(part) for key, part in space.spaces.items()}
@@ -42,6 +29,9 @@ class Random(gym.Env):
 
         return one(self.observation_space)
 
+    def act(self, action):
+        return self.np_random.normal(2, 4)
+
 
 DICT_SPACE = spaces.Dict(
     {"a": spaces.Box(-50, 50, (2,), np.float32), "b": spaces.Box(-50, 50, (1,), np.float32), "d": spaces.Discrete(3)}
@@ -49,7 +39,8 @@ DICT_SPACE = spaces.Dict(
 
 
 def randoms(n=2, seed=0, **kwargs):
-    venv = DummyVecEnv([lambda: Random(**kwargs)] * n)
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    venv = DummyVecEnv([lambda: Random(**given)] * n)
     venv.seed(seed)
     return venv
 

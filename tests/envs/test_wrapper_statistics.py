@@ -22,29 +22,23 @@ from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.evaluation import evaluate
 from polyak.experience import collect
 from tests.tolerance import bound
+from tests.worlds import World
 
 OBS, REWARD = "NormalizeObservation.obs_rms", "NormalizeReward.return_rms"
 MEAN = 1000.0
 
 
-class Far(gym.Env[np.ndarray, int]):
+class Far(World):
     """Numbers around 1000, 10 to an episode, each of which earns itself."""
 
-    observation_space = spaces.Box(-1e5, 1e5, (2,), np.float32)
-    action_space = spaces.Discrete(2)
+    observation_space, length, truncates = spaces.Box(-1e5, 1e5, (2,), np.float32), 10, True
     render_mode = None
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.time = 0
-        return self.look(), {}
 
     def look(self) -> np.ndarray:
         return self.np_random.normal(MEAN, 3.0, 2).astype(np.float32)
 
-    def step(self, action: int) -> Any:
-        self.time += 1
-        return self.look(), float(self.time), False, self.time == 10, {}
+    def act(self, action: int) -> float:
+        return float(self.t)
 
 
 def wrapped() -> gym.Env:

@@ -19,9 +19,10 @@ from polyak.envs import (
     TruncatedOnSuccessWrapper,
     YAMLCompatResizeObservation,
 )
+from tests.worlds import World
 
 
-class Counting(gym.Env):
+class Counting(World):
     """The observation is the number of steps so far, twice; the reward that number; the episode has `length` steps."""
 
     action_space: spaces.Space = spaces.Box(np.array([-1, -2], np.float32), np.array([1, 2], np.float32))
@@ -32,20 +33,16 @@ class Counting(gym.Env):
         self.observation_space = spaces.Dict(observation=box, achieved_goal=box) if is_dict else box
         self.actions: list[Any] = []
 
-    def observe(self) -> Any:
-        now = np.full(2, self.steps, np.float32)
+    def look(self) -> Any:
+        now = np.full(2, self.t, np.float32)
         return {"observation": now, "achieved_goal": now + 1} if self.is_dict else now
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.observe(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def act(self, action: Any) -> float:
         self.actions.append(action)
-        self.steps += 1
-        is_success = self.steps in self.successes
-        return self.observe(), float(self.steps), self.steps == self.length, False, {"is_success": is_success}
+        return float(self.t)
+
+    def info(self) -> dict[str, Any]:
+        return {"is_success": self.t in self.successes}
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         return np.asarray(achieved) - np.asarray(desired)
@@ -147,7 +144,7 @@ def test_resized_images() -> None:
             super().__init__()
             self.observation_space = spaces.Box(0, 255, (8, 6, 3), np.uint8)
 
-        def observe(self) -> np.ndarray:
+        def look(self) -> np.ndarray:
             return np.full((8, 6, 3), 9, np.uint8)
 
     env = YAMLCompatResizeObservation(Images(), shape=[4, 3])

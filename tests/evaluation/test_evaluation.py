@@ -15,33 +15,26 @@ from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_nor
 from polyak.envs.wrappers.vec_monitor import VecMonitor
 from polyak.evaluation.in_environments import EvaluationResult, evaluate, evaluate_policy
 from polyak.evaluation.intervals import interquartile_mean
+from tests.worlds import World
 
 
-class Scripted(gym.Env):
+class Scripted(World):
     """Episodes of given lengths, one after the other; each step pays ``pay``. Length ``None`` never ends."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (1,))
-    action_space = spaces.Discrete(2)
 
     def __init__(self, lengths, pay=1.0, success=None):
-        self.lengths, self.pay, self.success = lengths, pay, success
-        self.n_resets = 0
+        self.lengths, self.pays, self.success, self.n_resets = lengths, pay, success, 0
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
+    def begin(self):
         self.length = self.lengths[self.n_resets % len(self.lengths)]
         self.n_resets += 1
-        self.t = 0
-        return self._obs(), {}
 
-    def step(self, action):
-        self.t += 1
-        done = self.length is not None and self.t >= self.length
-        info = {"is_success": self.success} if done and self.success is not None else {}
-        return self._obs(), self.pay, done, False, info
-
-    def _obs(self):
+    def look(self):
         return np.array([self.np_random.normal()], dtype=np.float32)
+
+    def info(self):
+        return {"is_success": self.success} if self.over() and self.success is not None else {}
 
 
 class Lives(gym.Wrapper):
@@ -54,7 +47,7 @@ class Lives(gym.Wrapper):
     def reset(self, **kwargs):
         if self.over:
             return self.env.reset(**kwargs)
-        return self.env.unwrapped._obs(), {}
+        return self.env.unwrapped.look(), {}
 
     def step(self, action):
         obs, reward, done, truncated, info = self.env.step(action)

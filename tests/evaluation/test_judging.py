@@ -111,8 +111,7 @@ def test_recorded_actions_of_ppo_are_as_likely_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cls", "space"),
-    [(PPO, spaces.Discrete(4)), (PPO, spaces.Discrete(3, start=2)), (DiscreteSAC, spaces.Discrete(4))],
+    ("cls", "space"), [(PPO, spaces.Discrete(4)), (PPO, spaces.Discrete(3, start=2)), (DiscreteSAC, spaces.Discrete(4))]
 )
 def test_probabilities_of_choices_add_up_to_one(cls: Any, space: spaces.Discrete) -> None:
     model, seen = model_of(cls, space), states(20)

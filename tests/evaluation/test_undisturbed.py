@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -23,28 +22,30 @@ from polyak.evaluation.undisturbed import undisturbed
 from polyak.experience import collect
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 SMALL: dict[str, Any] = {"seed": 4, "device": "cpu", "compile": False, "policy_kwargs": {"net_arch": [8]}}
 REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 16, "batch_size": 8, "buffer_size": 200}
 STEPS = 96
 
 
-class Drift(gym.Env):
+class Drift(World):
     """A noisy walk of eight steps."""
 
+    observation_space, length, truncates = spaces.Box(-np.inf, np.inf, (3,), np.float32), 8, True
+
     def __init__(self, continuous: bool) -> None:
-        self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
         self.action_space = spaces.Box(-1, 1, (2,), np.float32) if continuous else spaces.Discrete(3)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)
-        self.time, self.state = 0, self.np_random.normal(size=3)
-        return self.state.astype(np.float32), {}
+    def begin(self) -> None:
+        self.state = self.np_random.normal(size=3)
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self.time += 1
+    def look(self) -> np.ndarray:
+        return self.state.astype(np.float32)
+
+    def act(self, action: Any) -> float:
         self.state = 0.9 * self.state + 0.1 * np.sum(action) + 0.1 * self.np_random.normal(size=3)
-        return self.state.astype(np.float32), float(self.state.sum()), self.time == 8, False, {}
+        return float(self.state.sum())
 
 
 def drifts(continuous: bool, n: int = 2) -> DummyVecEnv:

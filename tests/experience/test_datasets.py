@@ -15,6 +15,7 @@ from polyak.experience.datasets import checks
 from tests.experience.recorded import ACTIONS, Told, judge, recorded
 from tests.pairs import pairwise
 from tests.tolerance import bound
+from tests.worlds import World
 
 # -- making one --------------------------------------------------------------------------------------------------------
 
@@ -287,10 +288,7 @@ REFUSALS = {
     "keys": ({"observation_space": spaces.Dict({"a": ACTIONS_1D})}, r"has no keys, but the space the keys \['a'\]"),
     "fractions of choices": ({"action_space": spaces.MultiDiscrete([3])}, "it takes whole numbers"),
     "composed actions": ({"action_space": spaces.Dict({"a": ACTIONS_1D})}, "composed of others"),
-    "successors of another shape": (
-        {"next_observations": np.zeros((9, 3))},
-        r"shape \(9, 3\), but",
-    ),
+    "successors of another shape": ({"next_observations": np.zeros((9, 3))}, r"shape \(9, 3\), but"),
     "a lone cut step": (
         {"truncations": put(True, 0), "terminations": [i % 3 == 2 for i in range(9)]},
         "row 0: an episode of one step that was cut short",
@@ -381,7 +379,7 @@ def test_several_environments_share_the_steps():
     assert len(collect(make_vec_env("CartPole-v1", 4), None, 2)) == 2
 
 
-class Nested(gym.Env):
+class Nested(World):
     """Composed observations: a picture with channels last, and a pair."""
 
     observation_space = spaces.Dict(
@@ -390,34 +388,27 @@ class Nested(gym.Env):
             "pair": spaces.Tuple([spaces.Discrete(9), spaces.Box(-1, 1, (2,), np.float32)]),
         }
     )
+    length, truncates = 5, True
 
-    def __init__(self, action_space: spaces.Space) -> None:
-        self.action_space = action_space
-
-    def _observed(self) -> Any:
+    def look(self) -> Any:
         picture = np.full((36, 36, 3), self.t, np.uint8)
         return {"camera": {"left": picture}, "pair": (self.t, np.full(2, self.t / 10, np.float32))}
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        self.t = 0
-        return self._observed(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.t += 1
-        return self._observed(), float(self.t), False, self.t == 5, {}
+    def act(self, action: Any) -> float:
+        return float(self.t)
 
 
 @pytest.mark.parametrize(
     "action_space", [spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(3), spaces.Discrete(3, start=4)]
 )
 def test_composed_observations_are_collected_by_name(action_space):
-    dataset = collect(Nested(action_space), None, 12, seed=0)
+    dataset = collect(Nested(action_space=action_space), None, 12, seed=0)
     assert dataset.lengths.tolist() == [5, 5, 2]
     assert set(dataset.observations) == {"camera/left", "pair/0", "pair/1"}
     assert dataset.observations["camera/left"].shape == (15, 3, 36, 36)
     np.testing.assert_array_equal(dataset.observations["pair/0"], [*range(6), *range(6), *range(3)])
     assert all(action_space.contains(action) for action in dataset.actions)
-    assert dataset.for_env(Nested(action_space)).observation_space == dataset.observation_space
+    assert dataset.for_env(Nested(action_space=action_space)).observation_space == dataset.observation_space
 
 
 def test_a_model_sees_what_it_learned_from():
@@ -439,7 +430,7 @@ def test_what_cannot_be_collected_is_refused():
     with pytest.raises(ValueError, match="policy=3 cannot act"):
         collect("CartPole-v1", 3, 5)
     with pytest.raises(DatasetError, match="actions are composed"):
-        collect(Nested(spaces.Tuple([spaces.Discrete(2)])), None, 5)
+        collect(Nested(action_space=spaces.Tuple([spaces.Discrete(2)])), None, 5)
     for wrong in (5, 0.5, [1, 1], np.nan):
         with pytest.raises(DatasetError, match=r"lies outside|are not 1 actions"):
             collect("CartPole-v1", lambda obs, wrong=wrong: wrong, 5)

@@ -436,12 +436,7 @@ def test_choices(gpu, choice, device, cells, mirrored):
 def test_the_device_may_change(gpu):
     ring, cpu, cuda = ring_of(10), torch.device("cpu"), torch.device("cuda")
     placement = Placement("auto", cpu)
-    assert [placement.source(ring, where, 8) is ring for where in (cpu, cuda, cuda, cpu)] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    assert [placement.source(ring, where, 8) is ring for where in (cpu, cuda, cuda, cpu)] == [True, False, False, True]
 
 
 def test_what_is_asked_for_and_does_not_fit(gpu):

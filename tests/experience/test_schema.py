@@ -8,18 +8,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.experience import (
-    Column,
-    Hindsight,
-    ReplayBuffer,
-    Schema,
-    Sequence,
-    Step,
-    Transition,
-    placement,
-)
+from polyak.experience import Column, Hindsight, ReplayBuffer, Schema, Sequence, Step, Transition, placement
 from polyak.experience.batch import gathered
 from polyak.experience.placement import Placement
+from tests.experience.test_replay_buffer import Normalizer
 from tests.pairs import pairwise
 
 GAMMA = 0.9
@@ -358,13 +350,6 @@ def test_learners_get_the_sequences_that_are_sampled(experience, monkeypatch, ki
 
 
 def test_normalisation_of_sequences(experience):
-    class Normalizer:
-        def normalize_obs(self, obs):
-            return obs * 2
-
-        def normalize_reward(self, reward):
-            return np.clip(reward, -0.5, 0.5)
-
     data = experience("box")
     buffer = fill(make(data, reduce=Sequence(4), seed=0), data)
     plain = buffer.sample(20)

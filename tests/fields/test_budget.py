@@ -4,8 +4,6 @@ import threading
 import warnings
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
 import pytest
 from gymnasium import spaces
 
@@ -14,26 +12,12 @@ from polyak.callbacks import BaseCallback
 from polyak.loops import clock
 from polyak.seeding import alternating
 from polyak.warning import forget
+from tests.worlds import World
 
 
-class Endless(gym.Env[np.ndarray, Any]):
-    """Nothing happens, for as long as it is asked; or for ``length`` steps."""
-
-    observation_space = spaces.Box(-1, 1, (2,), np.float32)
-
-    def __init__(self, length: int | None = None, continuous: bool = False) -> None:
-        self.length, self.steps = length, 0
-        box: spaces.Space[Any] = spaces.Box(-1, 1, (1,), np.float32)
-        self.action_space = box if continuous else spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
-        return np.zeros(2, np.float32), 0.0, self.length is not None and self.steps >= self.length, False, {}
+def world(name: str, **given: Any) -> World:
+    """Where nothing happens."""
+    return World(action_space=spaces.Box(-1, 1, (1,)) if name == "sac" else spaces.Discrete(2), **given)
 
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [4]}, "seed": 0, "device": "cpu"}
@@ -62,7 +46,7 @@ class Ends(BaseCallback):
 @pytest.mark.parametrize("name", MODELS)
 def test_an_episode_without_end_ends_the_training(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "LONG", 150)
-    model, callback = MODELS[name](Endless(continuous=name == "sac")), Ends()
+    model, callback = MODELS[name](world(name)), Ends()
     with pytest.warns(UserWarning, match="total_timesteps=40 are made, and no episode has ended in the last 150 steps"):
         model.learn(40, callback=callback)
     assert model.num_timesteps == 150
@@ -72,7 +56,7 @@ def test_an_episode_without_end_ends_the_training(name: str, monkeypatch: pytest
 @pytest.mark.parametrize("name", ["dqn", "sac"])
 def test_an_episode_that_ends_is_finished(name: str, monkeypatch: pytest.MonkeyPatch, recwarn: Any) -> None:
     monkeypatch.setattr(clock, "LONG", 150)
-    model = MODELS[name](Endless(length=140, continuous=name == "sac"))
+    model = MODELS[name](world(name, length=140))
     model.learn(150)
     assert model.num_timesteps == 280
     assert not [warning for warning in recwarn if "no episode has ended" in str(warning.message)]
@@ -88,9 +72,9 @@ def learn_in_two_threads(seed: int | None) -> list[str]:
             return over.wait(60)
 
     how: dict[str, Any] = {**SMALL, "seed": seed}
-    other = DQN("MlpPolicy", Endless(length=5), **how)
+    other = DQN("MlpPolicy", World(length=5), **how)
     thread = threading.Thread(target=lambda: other.learn(1, callback=Waits()))
-    model = DQN("MlpPolicy", Endless(length=5), **how)
+    model = DQN("MlpPolicy", World(length=5), **how)
     forget()
     thread.start()
     assert begun.wait(60)

@@ -5,7 +5,6 @@ import copy
 from itertools import product
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -28,6 +27,7 @@ from polyak.zoo.enjoy import play
 from tests.pairs import one_of_each
 from tests.tolerance import drift
 from tests.trials import trial
+from tests.worlds import Drawn
 
 VECTOR = spaces.Box(-1, 1, (3,))
 DICT = spaces.Dict(
@@ -54,29 +54,23 @@ WORLDS: dict[str, tuple[spaces.Space, spaces.Space]] = {
 }
 
 
-class World(gym.Env):
+class Summed(Drawn):
     """Shows samples of its space, rewards what adds up to much, and insists on actions of its space."""
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
         self.observation_space, self.action_space = copy.deepcopy((observation_space, action_space))
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        if seed is not None:
-            self.observation_space.seed(seed)
-        self.t = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def act(self, action: Any) -> float:
         assert self.action_space.contains(action), action
-        reward = sum(float(np.sum(part.of(action))) for part in parts(self.action_space))
-        self.t += 1
-        ends = self.np_random.random() < 0.05
-        return self.observation_space.sample(), reward, bool(ends), self.t == 9, {}
+        return sum(float(np.sum(part.of(action))) for part in parts(self.action_space))
+
+    def over(self) -> bool:
+        self.truncates = self.t == 9
+        return self.truncates or self.np_random.random() < 0.05
 
 
 def worlds(name: str, n: int = 2) -> Any:
-    return make_vec_env(lambda: World(*WORLDS[name]), n, seed=0)
+    return make_vec_env(lambda: Summed(*WORLDS[name]), n, seed=0)
 
 
 SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [16, 16]}}
@@ -132,7 +126,7 @@ def test_it_trains_saves_loads_and_goes_on(algo: str, name: str, tmp_path: Any) 
     for key, value in networks(model).items():
         np.testing.assert_array_equal(networks(resumed)[key], value, err_msg=key)
 
-    observation, _ = World(*WORLDS[name]).reset(seed=7)
+    observation, _ = Summed(*WORLDS[name]).reset(seed=7)
     space = WORLDS[name][1]
     resumed.save(tmp_path / "again.zip")
     loaded = type(model).load(tmp_path / "again.zip", device="cpu")
@@ -143,7 +137,7 @@ def test_it_trains_saves_loads_and_goes_on(algo: str, name: str, tmp_path: Any) 
         theirs, _ = loaded.predict(observation, deterministic=deterministic)
         np.testing.assert_equal(theirs, ours)
         assert space.contains(np.int64(ours) if isinstance(space, spaces.Discrete) else ours)
-    result = evaluate(resumed, World(*WORLDS[name]), 3, seed=0, deterministic=False)
+    result = evaluate(resumed, Summed(*WORLDS[name]), 3, seed=0, deterministic=False)
     assert len(result.returns) == 3
 
 
@@ -179,7 +173,7 @@ def test_sparse_choices_and_tsallis_entropies(algo: str) -> None:
 
 
 def test_it_is_evaluated_and_watched(tmp_path: Any) -> None:
-    env = Monitor(World(*WORLDS["dict action"]))
+    env = Monitor(Summed(*WORLDS["dict action"]))
     callback = EvalCallback(env, eval_freq=50, n_eval_episodes=2, best_model_save_path=str(tmp_path), verbose=0)
     model = made("PPO", "dict action").learn(200, callback=callback)
     assert (tmp_path / "best_model.zip").exists()
@@ -210,22 +204,21 @@ def test_networks_see_choices_counted_from_0(space: spaces.Space) -> None:
     np.testing.assert_array_equal(features.numpy(), np.concatenate(columns, axis=1))
 
 
-class Echo(gym.Env):
+class Echo(Drawn):
     """Rewards each choice that repeats what is shown, in spaces that start anywhere."""
+
+    length, truncates = 20, True
 
     def __init__(self, space: spaces.Space) -> None:
         self.observation_space = self.action_space = space
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.shown, self.t = self.observation_space.sample(), 0
-        return self.shown, {}
+    def look(self) -> Any:
+        self.shown = super().look()
+        return self.shown
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def act(self, action: Any) -> float:
         assert np.shape(action) == self.action_space.shape
-        reward = float(np.mean(np.equal(action, self.shown)))
-        self.shown, self.t = self.observation_space.sample(), self.t + 1
-        return self.shown, reward, False, self.t == 20, {}
+        return float(np.mean(np.equal(action, self.shown)))
 
 
 @pytest.mark.parametrize("algo", one_of_each(["PPO", "DQN", "DiscreteSAC", "DeepSARSA"], "PPO"))
@@ -265,7 +258,7 @@ def test_others_refuse_composed_actions_and_say_who_takes_them(name: str) -> Non
         assert cls.__name__ in ALGORITHMS
         return
     with pytest.raises(SpaceError, match="use another algorithm, such as PPO, A2C or TRPO, or wrap"):
-        cls(env=World(VECTOR, DICT), **({"policy": "MlpPolicy"} if issubclass(cls, NetworkAlgorithm) else {}))
+        cls(env=Summed(VECTOR, DICT), **({"policy": "MlpPolicy"} if issubclass(cls, NetworkAlgorithm) else {}))
 
 
 @pytest.mark.parametrize(
@@ -278,9 +271,9 @@ def test_others_refuse_composed_actions_and_say_who_takes_them(name: str) -> Non
 )
 def test_parts_that_it_would_refuse_by_themselves(part: spaces.Space, message: str) -> None:
     with pytest.raises(SpaceError, match=message):
-        polyak.PPO("MlpPolicy", World(VECTOR, spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple((part,)))))
+        polyak.PPO("MlpPolicy", Summed(VECTOR, spaces.Dict(a=spaces.Discrete(2), b=spaces.Tuple((part,)))))
     with pytest.raises(SpaceError, match="has no parts"):
-        polyak.PPO("MlpPolicy", World(VECTOR, spaces.Dict(a=spaces.Tuple(()))))
+        polyak.PPO("MlpPolicy", Summed(VECTOR, spaces.Dict(a=spaces.Tuple(()))))
 
 
 @pytest.mark.parametrize("algo", ["PPO", "A2C", "TRPO", "REINFORCE"])
@@ -294,9 +287,9 @@ def test_under_the_peers_names_they_are_refused_as_there(algo: str) -> None:
     from polyak.compat import sb3
 
     with pytest.raises(AssertionError, match="does not support the action space Dict"):
-        getattr(sb3, algo)("MlpPolicy", World(VECTOR, DICT))
+        getattr(sb3, algo)("MlpPolicy", Summed(VECTOR, DICT))
     with pytest.raises(NotImplementedError, match="Nested observation spaces are not supported here"):
-        getattr(sb3, algo)("MultiInputPolicy", World(NESTED, spaces.Discrete(2)))
+        getattr(sb3, algo)("MultiInputPolicy", Summed(NESTED, spaces.Discrete(2)))
     getattr(sb3, algo)("MultiInputPolicy", worlds("nested observation"), n_steps=8).learn(16)
     with pytest.raises(ValueError, match="cannot act in Dict"):
         made(algo, "dict action").save_sb3("nowhere.zip")

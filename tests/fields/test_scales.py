@@ -4,7 +4,6 @@ acted on."""
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -12,14 +11,7 @@ from gymnasium import spaces
 from polyak import BC, DQN, PPO, SAC, DAgger
 from polyak.callbacks.past_selves import Frozen
 from polyak.compat import sb3
-from polyak.envs import (
-    DummyVecEnv,
-    VecCheckNan,
-    VecFrameStack,
-    VecMonitor,
-    VecNormalize,
-    make_vec_env,
-)
+from polyak.envs import DummyVecEnv, VecCheckNan, VecFrameStack, VecMonitor, VecNormalize, make_vec_env
 from polyak.envs.normalisation_scale import as_seen_in, shown_to
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.evaluation.in_environments import evaluate
@@ -29,27 +21,20 @@ from polyak.experience import collect
 from polyak.nn.networks.standardised import StandardisedExtractor
 from polyak.warning import forget
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 
-class Sided(gym.Env):
+class Sided(World):
     """Episodes of 20 steps; an observation is 100 plus or minus up to 1, and its side is the action to take."""
 
-    observation_space = spaces.Box(0.0, 200.0, (1,), np.float32)
-    action_space = spaces.Discrete(2)
+    observation_space, length, truncates = spaces.Box(0.0, 200.0, (1,), np.float32), 20, True
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.t = 0
-        return self._next(), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.t += 1
-        reward = float(action == (self.seen[0] > 100))
-        return self._next(), reward, False, self.t == 20, {}
-
-    def _next(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         self.seen = (100 + self.np_random.uniform(-1, 1, 1)).astype(np.float32)
         return self.seen
+
+    def act(self, action: Any) -> float:
+        return float(action == (self.seen[0] > 100))
 
 
 class Pushed(Sided):
@@ -227,13 +212,13 @@ def test_images_turned_around_it_are_stored_turned() -> None:
     class Images(Sided):
         observation_space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
 
-        def _next(self) -> np.ndarray:
+        def look(self) -> np.ndarray:
             self.seen = np.full(1, 100, np.float32)
             return np.broadcast_to(np.array([7, 8, 9], np.uint8), (36, 40, 3))
 
     forget()
     envs = VecNormalize(DummyVecEnv([Images]), norm_obs=False)
-    model = DQN("CnnPolicy", envs, learning_starts=10, buffer_size=100, device="cpu").learn(30)
+    model = DQN("CnnPolicy", envs, learning_starts=100, buffer_size=100, device="cpu").learn(30)
     assert model.replay_buffer is not None
     assert model.replay_buffer.observations.shape[2:] == (3, 36, 40)
     for channel, value in enumerate((7, 8, 9)):

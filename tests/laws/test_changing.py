@@ -134,9 +134,7 @@ def plain(value: Any) -> Any:
     return value if simple or isinstance(value, type) else type(value).__name__
 
 
-QUICK = [
-    *("ppo", "appo", "dqn", "sac", "bc", "mbpo", "gail", "alphazero", "ars", "q_learning", "value_iteration"),
-]
+QUICK = [*("ppo", "appo", "dqn", "sac", "bc", "mbpo", "gail", "alphazero", "ars", "q_learning", "value_iteration")]
 """One or more of each kind; the others are slow tests."""
 
 

@@ -42,6 +42,7 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.parts.part import OfPolicy
 from tests.laws.toys import TOYS
+from tests.learning.changes import assert_same
 from tests.pairs import one_of_each
 from tests.tolerance import drift
 from tests.trials import trial
@@ -129,14 +130,6 @@ def observations(model: Any) -> np.ndarray:
     if isinstance(model, AlphaZero):
         return model.env.observe(model.self_play.positions.repeat(10, axis=0)[:50])
     return np.stack([model.observation_space.sample() for _ in range(50)])
-
-
-def assert_same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float = 0.0) -> None:
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        torch.testing.assert_close(
-            tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
-        )
 
 
 def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:

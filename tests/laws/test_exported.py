@@ -18,10 +18,7 @@ from tests.trials import trial
 
 ROWS, STEPS = 50, 20
 OBSERVATIONS = ROWS * STEPS
-QUICK = {
-    ("ppo", "dict action"),
-    ("sac", "memory"),
-}
+QUICK = {("ppo", "dict action"), ("sac", "memory")}
 IMITATING = {"bc", "dagger", "decision_transformer", "marwil"}
 """Their policies choose as the data did, without masks."""
 REFUSING = {"alphazero": "looks ahead by the rules", "fqe": "evaluates a policy and has none of its own"}

@@ -105,11 +105,7 @@ def test_no_learner_reads_numpy() -> None:
 
 
 def test_the_face_presumes_neither_network_nor_compiler() -> None:
-    below = (
-        "torch.",
-        "polyak.nn.",
-        "polyak.learning.",
-    )
+    below = ("torch.", "polyak.nn.", "polyak.learning.")
     for target, line in imports(MODULES["polyak.algorithm"]):
         assert not f"{target}.".startswith(below), f"algorithm.py:{line} imports {target}"
 

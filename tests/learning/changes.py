@@ -25,7 +25,7 @@ def near(model: Any, rate: float = 3e-4, rows: int = 16) -> float:
     return drift(model.learner.steps, rate, rows + widths)
 
 
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 0.0) -> None:
     assert ours.keys() == theirs.keys()
     for name, tensor in ours.items():
         torch.testing.assert_close(

@@ -36,11 +36,7 @@ def batch_norm() -> nn.Module:
 
 
 def train(algorithm: Any, layer: Any, compile: bool) -> Any:
-    kwargs = {
-        "net_arch": [8],
-        "features_extractor_class": Encoder,
-        "features_extractor_kwargs": {"layer": layer},
-    }
+    kwargs = {"net_arch": [8], "features_extractor_class": Encoder, "features_extractor_kwargs": {"layer": layer}}
     env = "Pendulum-v1" if algorithm is SAC else "CartPole-v1"
     if algorithm is PPO:
         options: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}

@@ -17,6 +17,7 @@ from polyak.callbacks.evaluating import EvalCallback
 from polyak.callbacks.saving import CheckpointCallback
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env, sync_envs_normalization
 from polyak.evaluation.in_environments import evaluate_policy
+from tests.worlds import World
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu"}
 ON: dict[str, Any] = {**SMALL, "n_steps": 16, "batch_size": 16, "n_epochs": 1}
@@ -49,28 +50,16 @@ def test_load_on_a_model_returns_another_one(tmp_path: Path) -> None:
         PPO.load(tmp_path / "m.zip")
 
 
-class Wide(gym.Env):
-    observation_space = gym.spaces.Box(-1, 1, (2,))
-
-    def __init__(self, bound: float) -> None:
-        self.action_space = gym.spaces.Box(-bound, bound, (1,))
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        return np.zeros(2, np.float32), 0.0, False, False, {}
-
-
 @pytest.mark.parametrize(("bound", "warned"), [(1000, 1), (0.001, 1), (1, 0), (2, 0)])
 def test_actions_of_an_unusual_scale(bound: float, warned: int) -> None:
+    env = World(action_space=gym.spaces.Box(-bound, bound, (1,)))
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
-        PPO("MlpPolicy", Wide(bound), **ON)
+        PPO("MlpPolicy", env, **ON)
     assert len(messages(record, "RescaleAction")) == warned
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SAC("MlpPolicy", Wide(bound), buffer_size=10, **SMALL)  # scales actions by itself
+        SAC("MlpPolicy", env, buffer_size=10, **SMALL)  # scales actions by itself
 
 
 @pytest.mark.parametrize(("n_envs", "gradient_steps", "warned"), [(4, 1, 1), (4, -1, 0), (4, 4, 0), (1, 1, 0)])

@@ -17,14 +17,7 @@ from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.algorithms import get
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.saving import CheckpointCallback
-from polyak.envs import (
-    BitFlippingEnv,
-    DummyVecEnv,
-    EnvWorkerError,
-    SubprocVecEnv,
-    check_env,
-    make_vec_env,
-)
+from polyak.envs import BitFlippingEnv, DummyVecEnv, EnvWorkerError, SubprocVecEnv, check_env, make_vec_env
 from polyak.experience import HerReplayBuffer
 from polyak.experience.hindsight.relabel import GOAL_KEYS
 

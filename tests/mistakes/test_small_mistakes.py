@@ -34,25 +34,18 @@ from polyak.envs import BitFlippingEnv, VecVideoRecorder, check_env, get_monitor
 from polyak.evaluation import in_environments as evaluation
 from polyak.logging import configure
 from polyak.warning import forget
+from tests.worlds import World
 
 
-class Short(gym.Env):
+class Short(World):
     """Episodes of three steps."""
 
-    observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space: spaces.Space = spaces.MultiDiscrete([2, 3])
+    length, pays = 3, 1.0
     success: Any = True
-    ends = True
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.count = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.count += 1
-        over = self.ends and self.count == 3
-        return np.zeros(2, np.float32), 1.0, over, False, {"is_success": self.success} if over else {}
+    def info(self) -> dict[str, Any]:
+        return {"is_success": self.success} if self.over() else {}
 
 
 def short(**attributes: Any) -> gym.Env:
@@ -217,7 +210,7 @@ def test_stacked_images() -> None:
 
 def test_an_environment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "LONG", 50)
-    endless = short(ends=False)
+    endless = short(length=None)
     check_env(endless, skip_render_check=True)
     model = PPO("MlpPolicy", endless, n_steps=8, batch_size=8)
 
@@ -225,7 +218,7 @@ def test_an_environment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None
         pass
 
     def stop(locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
-        if locals_["current_lengths"][0] > 60 if "current_lengths" in locals_ else endless.count > 60:
+        if locals_["current_lengths"][0] > 60 if "current_lengths" in locals_ else endless.t > 60:
             raise Enough
 
     forget()

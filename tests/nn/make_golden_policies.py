@@ -31,10 +31,7 @@ def main(*names: str) -> None:
             kwargs["activation_fn"] = getattr(torch.nn, kwargs["activation_fn"])
         torch.manual_seed(SEED)
         built = peer_class(family, policy)(OBSERVATIONS[obs], ACTIONS[act], lambda _: 1e-3, **kwargs)
-        golden[name] = {
-            "state": summary(built),
-            "outputs": outputs(built, family, OBSERVATIONS[obs], ACTIONS[act]),
-        }
+        golden[name] = {"state": summary(built), "outputs": outputs(built, family, OBSERVATIONS[obs], ACTIONS[act])}
     path.write_text(json.dumps(golden, separators=(",", ":")) + "\n", encoding="utf-8")
 
 

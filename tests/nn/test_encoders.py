@@ -74,10 +74,7 @@ def test_each_image_is_standardised_by_itself():
     images[4, 0, 0, 0] = 78  # its deviation is below the least one
     seen = []
     policy = ActorCriticPolicy(
-        IMAGE,
-        spaces.Discrete(2),
-        features_extractor_class=NatureCNN,
-        features_extractor_kwargs={"standardize": True},
+        IMAGE, spaces.Discrete(2), features_extractor_class=NatureCNN, features_extractor_kwargs={"standardize": True}
     )
     policy.features_extractor.cnn[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     policy.predict(images)

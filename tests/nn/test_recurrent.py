@@ -24,6 +24,7 @@ from polyak.nn.networks.recurrent import Recurrent, side_by_side
 from polyak.ops.recurrent import gru, gru_steps, lstm, lstm_steps
 from tests.pairs import one_of_each
 from tests.tolerance import bound, drift
+from tests.worlds import World
 
 KINDS = {"lstm": (4, 2, lstm, lstm_steps, nn.LSTM), "gru": (3, 1, gru, gru_steps, nn.GRU)}
 WIDTH = 6
@@ -214,10 +215,7 @@ def test_rows_of_sequences_start_from_the_stored_recurrent_state() -> None:
         ({"memory": "lstm", "memory_size": 0}, "memory_size must be a positive integer, got 0"),
         ({"memory": "lstm", "memory_layers": 1.5}, "memory_layers'\\]=1.5 cannot be used: give integers"),
         ({"memory": "lstm", "memory_dropout": 0.5}, "it needs memory_layers of at least 2, got 1"),
-        (
-            {"memory": "lstm", "memory_dropout": 1.0, "memory_layers": 2},
-            "memory_dropout must be a number in",
-        ),
+        ({"memory": "lstm", "memory_dropout": 1.0, "memory_layers": 2}, "memory_dropout must be a number in"),
         ({"memory": "lstm", "max_seq_len": 0}, "max_seq_len must be a positive integer, got 0"),
         ({"memory": "lstm", "critic_memory": "both"}, "critic_memory must be 'own', 'shared' or 'none', got 'both'"),
         (
@@ -369,28 +367,22 @@ def test_predict_hands_its_memory_on(name: str, kind: str) -> None:
 # -- whole models ------------------------------------------------------------------------------------------------------
 
 
-class Doors(gym.Env[Any, Any]):
+class Doors(World):
     """Which of four doors may be opened changes at every step, and all others are locked."""
 
-    observation_space, action_space = spaces.Box(-1, 1, (3,)), spaces.Discrete(4)
+    observation_space, action_space, length = spaces.Box(-1, 1, (3,)), spaces.Discrete(4), 12
 
     def action_masks(self) -> np.ndarray:
         return self.open
 
-    def _observe(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         self.open = self.np_random.random(4) < 0.5
         self.open[self.np_random.integers(4)] = True
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.left = 12
-        return self._observe(), {}
-
-    def step(self, action: Any) -> Any:
+    def act(self, action: Any) -> float:
         assert self.open[action], "locked"
-        self.left -= 1
-        return self._observe(), 1.0, self.left == 0, False, {}
+        return 1.0
 
 
 @pytest.mark.parametrize("name", one_of_each(["PPO", "A2C", "TRPO", "DQN", "Rainbow"], "PPO", "Rainbow"))

@@ -149,18 +149,14 @@ DELIBERATE = (
         "NaN and infinity are errors",
         "An observation or action that is not finite is named at once instead of ending in NaN weights.",
     ),
-    Difference(
-        "A mask that forbids everything is an error",
-        "An action that is not allowed would be taken silently.",
-    ),
+    Difference("A mask that forbids everything is an error", "An action that is not allowed would be taken silently."),
     Difference(
         "TRPO's `sub_sampling_factor` thins out the Fisher matrix alone",
         "The gradient and the line search cost little, and are better of all rows.",
         ("contrib/trpo_sub_sampling/*",),
     ),
     Difference(
-        "Messages are worded otherwise",
-        "Categories of warnings and classes of errors are promised, sentences are not.",
+        "Messages are worded otherwise", "Categories of warnings and classes of errors are promised, sentences are not."
     ),
     Difference(
         "Names of locals that cost something are computed when they are read",

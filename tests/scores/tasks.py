@@ -164,13 +164,7 @@ _PPO_CARTPOLE = {
     "learning_rate": "lin_1e-3",
     "clip_range": "lin_0.2",
 }
-_IMPALA_CARTPOLE = {
-    "n_steps": 64,
-    "learning_rate": "lin_1e-3",
-    "vf_coef": 0.05,
-    "ent_coef": 0.0,
-    "asynchronous": False,
-}
+_IMPALA_CARTPOLE = {"n_steps": 64, "learning_rate": "lin_1e-3", "vf_coef": 0.05, "ent_coef": 0.0, "asynchronous": False}
 _APPO_CARTPOLE = {**_IMPALA_CARTPOLE, "target_update_interval": 4}
 _SPARSE = {"entropy_index": 2.0, "ent_coef": 0.01, "policy_kwargs": {"sparse": True}}
 _PQN_CARTPOLE = {
@@ -228,13 +222,7 @@ _SAC_LSTM_PENDULUM = {
 }
 _SAC_NO_MEMORY = {**_SAC_LSTM_PENDULUM, "policy_kwargs": {"net_arch": [64, 64]}}
 _MASKABLE = {"learning_rate": 3e-3, "n_steps": 128, "batch_size": 256, "n_epochs": 4, "gamma": 0.1}
-_TRPO_CARTPOLE = {
-    "n_steps": 512,
-    "batch_size": 512,
-    "cg_damping": 1e-3,
-    "gae_lambda": 0.98,
-    "n_critic_updates": 20,
-}
+_TRPO_CARTPOLE = {"n_steps": 512, "batch_size": 512, "cg_damping": 1e-3, "gae_lambda": 0.98, "n_critic_updates": 20}
 _TRPO_PENDULUM = {
     "n_steps": 1024,
     "gamma": 0.9,

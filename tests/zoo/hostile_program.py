@@ -34,12 +34,7 @@ def run(words: list[str]) -> dict[str, Any]:
         except BaseException:
             err.write(traceback.format_exc())
             status = "raised"
-    return {
-        "status": status,
-        "err": err.getvalue(),
-        "seconds": time.process_time() - began,
-        "grown": peak() - before,
-    }
+    return {"status": status, "err": err.getvalue(), "seconds": time.process_time() - began, "grown": peak() - before}
 
 
 def peak() -> int:

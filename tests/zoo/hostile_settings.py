@@ -126,10 +126,7 @@ OF_ENVIRONMENTS: dict[str, tuple[str, str]] = {
     ),
     "a long history": ("env_wrapper: [{rl_zoo3.wrappers.HistoryWrapper: {horizon: 1000000000}}]", "horizon=1000000000"),
     "a step without end": ("env_wrapper: [{rl_zoo3.wrappers.FrameSkip: {skip: 1000000000000}}]", "skip=1000000000000"),
-    "a huge image": (
-        "env_wrapper: [{gymnasium.wrappers.ResizeObservation: {shape: [99999, 99999]}}]",
-        "shape=[99",
-    ),
+    "a huge image": ("env_wrapper: [{gymnasium.wrappers.ResizeObservation: {shape: [99999, 99999]}}]", "shape=[99"),
     "two names in one": ("env_wrapper: [{a.b: {}, c.d: {}}]", "neither an import path"),
     "a number for a wrapper": ("env_wrapper: [3]", "neither an import path"),
     "normalisation by a file": ("normalize: {path: CANARY}", "path='CANARY"),

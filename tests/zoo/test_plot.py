@@ -354,10 +354,7 @@ def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str])
         ({"output": "x.docx"}, "--output 'x.docx': images end in .png, .svg, .pdf"),
         ({"kind": "curve"}, "--kind must be one of curves, training, table, file, got 'curve'. Did you mean 'curves'"),
         ({"key": "results_"}, "--key means nothing to --kind curves, only to table"),
-        (
-            {"kind": "file", "input": "x.pkl"},
-            "--env means nothing to --kind file, only to curves and ",
-        ),
+        ({"kind": "file", "input": "x.pkl"}, "--env means nothing to --kind file, only to curves and "),
         ({"kind": "training", "source": "eval"}, "--source means nothing to --kind training, only to curves"),
         ({"fontsize": 0.0}, "--fontsize is in points"),
     ],

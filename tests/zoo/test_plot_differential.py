@@ -42,14 +42,7 @@ def files(place: Path) -> tuple[Results, Results]:
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        [],
-        ["-median"],
-        ["-k", "ep_lengths"],
-        ["-max", "350"],
-        ["-min", "500"],
-        ["-l", "mine", "--no-million"],
-    ],
+    [[], ["-median"], ["-k", "ep_lengths"], ["-max", "350"], ["-min", "500"], ["-l", "mine", "--no-million"]],
     ids=" ".join,
 )
 def test_the_tables(place: Path, flags: list[str]) -> None:

@@ -11,13 +11,7 @@ import pytest
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.curves import Curve
 from polyak.zoo.plots.plot import PlotOptions, plot
-from polyak.zoo.plots.results import (
-    Results,
-    names_for_readers,
-    read_results,
-    results_table,
-    write_results,
-)
+from polyak.zoo.plots.results import Results, names_for_readers, read_results, results_table, write_results
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from polyak.zoo.registry import find_algorithm
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import load_settings
 from polyak.zoo.train import TrainOptions, train
+from tests.worlds import Drawn
 
 FLAT = spaces.Box(-1, 1, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 40, 3), np.uint8)
@@ -21,29 +22,17 @@ SMALL_IMAGE = spaces.Box(0, 255, (3, 35, 40), np.uint8)
 PARTS = spaces.Dict(a=FLAT, b=spaces.Discrete(3))
 
 
-class Seen(gym.Env):
+class Seen(Drawn):
     """Episodes of five steps with observations of any space."""
 
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, space: spaces.Space) -> None:
-        self.observation_space, self.steps = space, 0
-
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        super().reset(**kwargs)
-        self.steps = 0
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.steps += 1
-        return self.observation_space.sample(), 1.0, self.steps == 5, False, {}
+    length, pays = 5, 1.0
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Any:
     named = {"Parts-v0": PARTS, "Images-v0": IMAGE, "Tuples-v0": spaces.Tuple((FLAT, FLAT))}
     for name, space in named.items():
-        gym.register(name, Seen, kwargs={"space": space})
+        gym.register(name, Seen, kwargs={"observation_space": space})
     yield
     for name in named:
         del gym.registry[name]

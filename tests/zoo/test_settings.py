@@ -9,6 +9,7 @@ import pytest
 from polyak.envs.registration import PROVIDERS
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from polyak.zoo.errors import ZooError
+from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
 from polyak.zoo.settings import interpret, load_settings, tuned_blocks
 
@@ -112,3 +113,12 @@ def test_setting_files_are_data(tmp_path: Path) -> None:
     (other := tmp_path / "other.yml").write_text("Other-v1: {n_envs: 1}")
     with pytest.raises(ZooError, match="No settings for --env 'CartPole-v1'"):
         load_settings(dqn, "dqn", "CartPole-v1", str(other))
+
+
+def test_what_was_read_is_the_readers_own_and_what_was_written_since_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "own.yml"
+    path.write_text("a: {b: 1}")
+    read_yaml_file(path)["a"]["b"] = 2
+    assert read_yaml_file(path) == {"a": {"b": 1}}
+    path.write_text("a: 3")
+    assert read_yaml_file(path) == {"a": 3}

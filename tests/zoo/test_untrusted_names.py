@@ -42,16 +42,7 @@ WORDS = [
     *("~", "..", "C:\\x", "//host/share", "file:///etc/passwd", "http://x", "x@y", "%s", "lin_0.5.py", "lin_os.system"),
     *("cuda:os", "1.2.3", "auto_0.1:x", "Pendulum-v1:x", "\x1b[31mred", "x" * 2_000),
 ]
-ALLOWED = [
-    "MlpPolicy",
-    "rgb_array",
-    "4x4",
-    "lin_3e-4",
-    "auto_0.1",
-    "auto",
-    "ornstein-uhlenbeck",
-    "a b",
-]
+ALLOWED = ["MlpPolicy", "rgb_array", "4x4", "lin_3e-4", "auto_0.1", "auto", "ornstein-uhlenbeck", "a b"]
 
 SETTINGS = {
     "a frequency": "{simulation_frequency: 1000000000000}",

@@ -17,6 +17,7 @@ from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.copied import CopiedEnv
 from polyak.envs.games.tictactoe import TicTacToe
 from tests.envs.games.test_games import after
+from tests.worlds import World
 
 GAME = TicTacToe()
 SUM = 300 * 2.0**-23
@@ -287,29 +288,24 @@ def test_one_player_goes_for_the_later_larger_reward(selection: Any) -> None:
     assert found.q[0, 1] == pytest.approx(1.0, rel=SUM)
 
 
-class NumberedFrom(gym.Env[Any, Any]):
+class NumberedFrom(World):
     """Four steps, of which each is worth 1 by the second action, which begin somewhere."""
 
-    observation_space = gym.spaces.Discrete(5)
+    observation_space, length = gym.spaces.Discrete(5), 4
 
-    def __init__(self, first: int, dtype: Any) -> None:
-        self.action_space = gym.spaces.Discrete(3, start=first, dtype=dtype)
+    def look(self) -> int:
+        return self.t
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
-        self.at = 0
-        return 0, {}
-
-    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def act(self, action: Any) -> float:
         assert self.action_space.contains(action)
-        self.at += 1
-        return self.at, float(action == self.action_space.start + 1), self.at == 4, False, {}
+        return float(action == self.action_space.start + 1)
 
 
 @pytest.mark.parametrize(
     ("selection", "first", "dtype"), [("uct", 1, np.int64), ("puct", 7, np.int32), ("gumbel", -2, np.int8)]
 )
 def test_actions_are_the_environments_own_wherever_they_begin(selection: Any, first: int, dtype: Any) -> None:
-    env = NumberedFrom(first, dtype)
+    env = NumberedFrom(action_space=gym.spaces.Discrete(3, start=first, dtype=dtype))
     env.reset()
     search = MCTS(env, simulations=100, gamma=0.9, selection=selection, rollouts=8, seed=0)
     total, over = 0.0, False

@@ -186,7 +186,7 @@ def test_both_ways_learn_the_corridor(cls: Any, options: dict[str, Any]) -> None
         env = TransformReward(env, float) if asked else env
         model = cls(env, seed=0, gamma=1.0, **{"compile": False, **options})
         assert (model.solver.known is None) == asked
-        model.learn(4000)
+        model.learn(1500)
         result = evaluate(model, Monitor(gym.wrappers.TimeLimit(grid(maze, step=-1.0, goal=0.0), 30)), 1, seed=0)
         assert result.mean == -5.0
 

@@ -92,19 +92,6 @@ class OwnModule(TorchRLModule):
         return self.value(features).squeeze(-1)
 
 
-class OwnQModule(TorchRLModule):
-    """Action values without a catalog."""
-
-    def setup(self) -> None:
-        self.net = nn.Linear(self.observation_space.shape[0], int(self.action_space.n))
-
-    def _forward(self, batch: dict, **kwargs: Any) -> dict:
-        return {Columns.ACTIONS: self.compute_q_values(batch)["qf_preds"].argmax(-1)}
-
-    def compute_q_values(self, batch: dict) -> dict[str, Tensor]:
-        return {"qf_preds": self.net(batch[Columns.OBS])}
-
-
 class WithoutValues(OwnModule):
     compute_values = None  # type: ignore[assignment]
 

@@ -12,17 +12,18 @@ from gymnasium import spaces
 
 from polyak.compat.rllib_face import PPOCatalog, PPOConfig, RLModuleSpec, Simplex, TorchDeterministic, TorchDistribution
 from polyak.compat.rllib_face.models.distributions import distribution_for
-from tests.compat.rllib_face.small_envs import Short
+from tests.worlds import World
 
 
-class Asking(Short):
+class Asking(World):
     """Every action must be in the space."""
 
+    length = 4
+
     def __init__(self, config: Any) -> None:
-        self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = config["actions"]
 
-    def reward(self, action: Any) -> float:
+    def act(self, action: Any) -> float:
         assert self.action_space.contains(action), action
         return 1.0
 

@@ -38,9 +38,9 @@ from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
 from polyak.compat.rllib_face.result_files import flattened
 from polyak.nn.backends.numpy import Numpy
 from tests.compat.rllib_face import own_networks as own
-from tests.compat.rllib_face.small_envs import Short
 from tests.compat.rllib_face.test_config import NOTEBOOK
 from tests.pairs import one_of_each
+from tests.worlds import World
 
 
 def ppo(**training: Any) -> PPOConfig:
@@ -238,7 +238,7 @@ def test_rollouts_of_a_shared_encoder_are_judged_right() -> None:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-class Pictures(Short):
+class Pictures(World):
     """Bright or dark pictures, and a point for saying which. Channels first or last."""
 
     def __init__(self, context: EnvContext) -> None:
@@ -250,7 +250,7 @@ class Pictures(Short):
         self._bright = bool(self.np_random.integers(2))
         return np.full(self.observation_space.shape, 250 if self._bright else 5, np.uint8)
 
-    def reward(self, action: Any) -> float:
+    def act(self, action: Any) -> float:
         return float(bool(action) == self._bright)
 
 

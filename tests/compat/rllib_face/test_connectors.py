@@ -32,33 +32,34 @@ from polyak.compat.rllib_face.filters import filter_around
 from polyak.distributed.statistics import moments_in
 from polyak.envs import DummyVecEnv
 from polyak.hyperparameters.declaration import HyperparameterError
-from tests.compat.rllib_face.small_envs import Short
+from tests.worlds import World
 
 
-class Steps(gym.Env):
+class Steps(World):
     """Episodes that end after as many steps as their number and three, or are cut after six."""
 
     metadata: dict[str, Any] = {}
 
     def __init__(self, config: Any = None) -> None:
-        config = config or {}
-        shape = (8, 8, 1) if config.get("images") else (2,)
-        self.observation_space = gym.spaces.Box(0, 100, shape, np.uint8 if config.get("images") else np.float32)
-        self.action_space = gym.spaces.Discrete(2)
+        images = (config or {}).get("images")
+        self.observation_space = gym.spaces.Box(0, 100, *(((8, 8, 1), np.uint8) if images else ((2,), np.float32)))
         self.number = 0
-        self.steps = 0
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.number, self.steps = self.number + 1, 0
-        return self._look(), {"number": self.number}
+    def begin(self) -> None:
+        self.number += 1
+
+    def look(self) -> np.ndarray:
+        return np.full(self.observation_space.shape, self.t, self.observation_space.dtype)
+
+    def act(self, action: Any) -> float:
+        return float(self.t)
 
     def step(self, action: Any) -> Any:
-        self.steps += 1
-        return self._look(), float(self.steps), self.steps == self.number + 3, self.steps == 6, {}
+        observation, reward, *_, info = super().step(action)
+        return observation, reward, self.t == self.number + 3, self.t == 6, info
 
-    def _look(self) -> np.ndarray:
-        return np.full(self.observation_space.shape, self.steps, self.observation_space.dtype)
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0], {"number": self.number}
 
 
 class Doubled(SingleAgentObservationPreprocessor):
@@ -258,7 +259,7 @@ def test_a_config_may_build_the_pieces_itself() -> None:
 # -- behind the module -------------------------------------------------------------------------------------------------
 
 
-class Acting(Short):
+class Acting(World):
     """Writes down what was done."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
@@ -268,9 +269,9 @@ class Acting(Short):
         self.action_space, self.note = config["space"], config["note"]
 
     def look(self) -> Any:
-        return np.full(1, self.steps / 5, np.float32)
+        return np.full(1, self.t / 5, np.float32)
 
-    def reward(self, action: Any) -> float:
+    def act(self, action: Any) -> float:
         self.note(action)
         return 1.0
 
@@ -438,9 +439,9 @@ class Nested(Steps):
         pair = gym.spaces.Tuple([gym.spaces.Discrete(9), gym.spaces.Box(0, 9, (2,), np.float32)])
         self.observation_space = gym.spaces.Dict({"b": gym.spaces.Box(0, 9, (1,), np.float32), "a": pair})
 
-    def _look(self) -> Any:
-        row = np.array([self.steps, 1], np.float32)
-        return {"b": row[:1], "a": (self.steps, row)}
+    def look(self) -> Any:
+        row = np.array([self.t, 1], np.float32)
+        return {"b": row[:1], "a": (self.t, row)}
 
 
 def test_nested_observations_pass_whole() -> None:

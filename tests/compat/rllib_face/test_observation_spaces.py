@@ -10,15 +10,14 @@ import torch
 from gymnasium import spaces
 
 from polyak.compat.rllib_face import Catalog, DQNConfig, PPOCatalog, PPOConfig, SACConfig
-from tests.compat.rllib_face.small_envs import Short
+from tests.worlds import Drawn
 
 
-class Showing(Short):
+class Showing(Drawn):
+    length, pays = 4, 1.0
+
     def __init__(self, config: Any) -> None:
         self.observation_space, self.action_space = config["shows"], config["actions"]
-
-    def look(self) -> Any:
-        return self.observation_space.sample()
 
 
 def vector(*shape: int) -> spaces.Box:

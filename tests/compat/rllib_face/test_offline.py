@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -36,6 +35,7 @@ from polyak.experience.datasets.episodes import DatasetError
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.policies.valued import ValuedPolicy
 from polyak.schedules import PiecewiseSchedule
+from tests.worlds import World
 
 CART, PENDULUM = "CartPole-v1", "Pendulum-v1"
 KINDS: dict[str, tuple[type[Any], str]] = {
@@ -246,24 +246,19 @@ def test_the_log_deviation_counts_as_a_mean_of_dimensions() -> None:
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-class Wide(gym.Env[Any, Any]):
+class Wide(World):
     """Two torques of different ranges; an episode has four steps."""
 
     observation_space = spaces.Box(-9, 9, (2,), np.float32)
     action_space = spaces.Box(np.array([0, -4], np.float32), np.array([2, 4], np.float32))
+    length, truncates = 4, True
 
     def __init__(self, config: Any = None) -> None:
-        self.steps, self.taken = 0, []
+        self.taken: list[Any] = []
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.steps = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
+    def act(self, action: Any) -> float:
         assert self.action_space.contains(action)
-        self.steps += 1
-        return np.zeros(2, np.float32), 3.0, False, self.steps == 4, {}
+        return 3.0
 
 
 def of_actions(actions: Any) -> Dataset:

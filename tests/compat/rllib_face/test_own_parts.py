@@ -28,7 +28,7 @@ from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.distributions import distribution_for, distribution_of, family_of
 from polyak.compat.rllib_face.models.encoders import MLPEncoder
-from tests.compat.rllib_face.small_envs import Short
+from tests.worlds import World
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -270,18 +270,17 @@ def test_exploration_may_have_another_distribution_than_losses() -> None:
     assert 0 <= learned["mean_kl_loss"] < 0.1
 
 
-class Frames(Short):
+class Frames(World):
     """Images of floats, of which a buffer of RLlib's size fits into no memory."""
 
     observation_space = spaces.Box(0.0, 1.0, (42, 42, 3), np.float32)
-    action_space = spaces.Discrete(2)
-    length = 10
+    length, pays = 10, 1.0
 
     def __init__(self, config: Any = None) -> None:
         pass
 
     def look(self) -> Any:
-        return np.full((42, 42, 3), self.steps / 10, np.float32)
+        return np.full((42, 42, 3), self.t / 10, np.float32)
 
 
 @pytest.mark.parametrize(

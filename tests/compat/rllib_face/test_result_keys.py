@@ -95,7 +95,7 @@ MADE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", KEYS)
 def test_results_have_the_keys_of_the_peer(name: str) -> None:
-    config = MADE[name]().evaluation(evaluation_interval=1, evaluation_duration=1)
+    config = MADE[name]().evaluation(evaluation_interval=3, evaluation_duration=1)
     with config.build_algo() as algo:
         result = [algo.train() for _ in range(3)][-1]
     assert missing(name, result) == set()

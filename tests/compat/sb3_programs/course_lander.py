@@ -12,14 +12,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 
 TASK = "LunarLander-v3" if find_spec("Box2D") else "CartPole-v1"
-SETTINGS = {
-    "n_steps": 1024,
-    "batch_size": 64,
-    "n_epochs": 4,
-    "gamma": 0.999,
-    "gae_lambda": 0.98,
-    "ent_coef": 0.01,
-}
+SETTINGS = {"n_steps": 1024, "batch_size": 64, "n_epochs": 4, "gamma": 0.999, "gae_lambda": 0.98, "ent_coef": 0.01}
 
 
 def main() -> None:

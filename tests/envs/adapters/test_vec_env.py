@@ -12,31 +12,28 @@ from polyak.envs import DummyVecEnv, Monitor, VecEnvWrapper
 from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
+from tests.worlds import World
 
 
-class Counting(gym.Env):
+class Counting(World):
     """Observes how many steps the episode has made; ends at ``length``, by truncation if that is negative."""
 
     action_space = spaces.Discrete(3)
 
     def __init__(self, length: int, keyed: bool = False) -> None:
-        self.length, self.keyed = length, keyed
+        self.number, self.length, self.truncates, self.keyed = length, abs(length), length < 0, keyed
         box = spaces.Box(-100, 100, (2,), np.float32)
         self.observation_space = spaces.Dict({"a": box, "b": box}) if keyed else box
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.t = 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.t += 1
-        over = self.t == abs(self.length)
-        return self._seen(), float(self.t), over and self.length > 0, over and self.length < 0, {"is_success": over}
-
-    def _seen(self) -> Any:
-        row = np.array([self.t, self.length], np.float32)
+    def look(self) -> Any:
+        row = np.array([self.t, self.number], np.float32)
         return {"a": row, "b": -row} if self.keyed else row
+
+    def act(self, action: Any) -> float:
+        return float(self.t)
+
+    def info(self) -> dict[str, Any]:
+        return {"is_success": self.over()}
 
 
 def vector(*lengths: int, kind: type[Counting] = Counting, **options: Any) -> DummyVecEnv:

@@ -80,10 +80,7 @@ _INFOS: dict[str, tuple[Any, str]] = {
     "no JSON": (lambda info: b"{", "polyak.json"),
     "a list": (lambda info: b"[]", "polyak.json holds"),
     "nested": (lambda info: DEEP.encode(), "polyak.json.*nested more than 64 deep"),
-    "5,000 digits": (
-        lambda info: f'{{"format_version": {DIGITS}}}'.encode(),
-        "is not JSON: a number has 5,000 digits",
-    ),
+    "5,000 digits": (lambda info: f'{{"format_version": {DIGITS}}}'.encode(), "is not JSON: a number has 5,000 digits"),
     "no replay": (lambda info: {**info, "replay": None}, "."),
     "replay a list": (lambda info: {**info, "replay": [1, 2]}, "."),
     "replay empty": (lambda info: {**info, "replay": {}}, "."),

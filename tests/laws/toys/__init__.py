@@ -3,8 +3,5 @@
 They show that the parts are open: conformance tests them like those of the registry, by what they can do.
 """
 
-TOYS = {
-    "toy_recurrent": "tests.laws.toys.recurrent:RecurrentA2C",
-    "toy_table": "tests.laws.toys.table:QTable",
-}
+TOYS = {"toy_recurrent": "tests.laws.toys.recurrent:RecurrentA2C", "toy_table": "tests.laws.toys.table:QTable"}
 """As the package's registry."""

@@ -5,7 +5,6 @@ import math
 import pickle
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -44,6 +43,7 @@ from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwor
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
 from tests.pairs import one_of_each
 from tests.tolerance import FUNCTION, LIKELY, assert_near, bound, drift, rounding, through
+from tests.worlds import World
 
 BOX = spaces.Box(-2.0, 3.0, (3,), np.float32)
 GRID = spaces.Box(-3.0, 1.0, (2, 3), np.float32)
@@ -916,17 +916,14 @@ def test_one_observation_and_lists_are_converted_by_the_policy() -> None:
 # --- in the loops ---------------------------------------------------------------------------------------------------
 
 
-class Counter(gym.Env):
-    observation_space, action_space = VECTOR, ACTIONS["box"]
+class Counter(World):
+    observation_space, action_space, length = VECTOR, ACTIONS["box"], 8
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros(5, np.float32), {}
+    def look(self) -> np.ndarray:
+        return np.full(5, self.t / 9, np.float32)
 
-    def step(self, action: Any) -> Any:
-        self.time += 1
-        return np.full(5, self.time / 9, np.float32), float(action[0]), self.time == 8, False, {}
+    def act(self, action: Any) -> float:
+        return float(action[0])
 
 
 @pytest.mark.parametrize(

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from polyak.envs import DummyVecEnv, VecNormalize
 from polyak.nn.export.observations import Reader
+from tests.worlds import Drawn
 
 VECTOR = spaces.Box(-5.0, 5.0, (3,), np.float64)
 IMAGE = spaces.Box(0, 255, (3, 8, 6), np.uint8)
 DICT = spaces.Dict(vector=VECTOR, image=IMAGE, which=spaces.Discrete(4))
 
 
-class Still(gym.Env[Any, Any]):
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.observation_space = space
-
-    def reset(self, **kwargs: Any) -> Any:
-        return self.observation_space.sample(), {}
-
-
 def normalizer(space: spaces.Space[Any], **options: Any) -> VecNormalize:
     """With statistics of a few observations."""
-    env = VecNormalize(DummyVecEnv([lambda: Still(space)]), **options)
+    env = VecNormalize(DummyVecEnv([lambda: Drawn(observation_space=space)]), **options)
     for _ in range(5):
         env.reset()
     return env

@@ -24,6 +24,11 @@ from torch import nn
 # Of sums of weights after some fifty updates, in which differences of rounding grow.
 TOLERANCE = 1e-3
 
+ONE: dict[str, Any] = {"seed": 1, "device": "cpu"}
+ROLLOUT: dict[str, Any] = {**ONE, "n_steps": 16, "batch_size": 8}
+REPLAY: dict[str, Any] = {**ONE, "learning_starts": 8, "batch_size": 8, "buffer_size": 50}
+FOUR: dict[str, Any] = {"policy_kwargs": {"net_arch": [4]}}
+
 
 def _sums(model: Any) -> dict[str, float]:
     return {name: float(tensor.double().abs().sum()) for name, tensor in model.policy.state_dict().items()}
@@ -80,13 +85,13 @@ def extractor() -> Any:
     box = worlds.Counting(action_space=spaces.Box(-1.0, 1.0, (1,), np.float32))
     found = {}
     for cls, env, more in (
-        (PPO, worlds.Counting(), {"n_steps": 16, "batch_size": 8}),
-        (A2C, worlds.Counting(), {}),
-        (DQN, worlds.Counting(), {"learning_starts": 8, "batch_size": 8, "buffer_size": 50}),
-        (SAC, box, {"learning_starts": 8, "batch_size": 8, "buffer_size": 50}),
-        (TD3, box, {"learning_starts": 8, "batch_size": 8, "buffer_size": 50}),
+        (PPO, worlds.Counting(), ROLLOUT),
+        (A2C, worlds.Counting(), ONE),
+        (DQN, worlds.Counting(), REPLAY),
+        (SAC, box, REPLAY),
+        (TD3, box, REPLAY),
     ):
-        model = cls("MlpPolicy", env, policy_kwargs=dict(kwargs), device="cpu", seed=1, **more).learn(32)
+        model = cls("MlpPolicy", env, policy_kwargs=dict(kwargs), **more).learn(32)
         found[cls.__name__] = _sums(model)
     apart = PPO(
         "MlpPolicy", worlds.Counting(), policy_kwargs=kwargs | {"share_features_extractor": False}, device="cpu"
@@ -117,9 +122,8 @@ def networks_by_override() -> Any:
             self.critic_kwargs["n_critics"] = 1
             return super().make_critic(features_extractor)
 
-    small: dict[str, Any] = {"learning_starts": 8, "batch_size": 8, "buffer_size": 50, "device": "cpu", "seed": 1}
-    dqn = DQN(WidePolicy, worlds.Counting(), policy_kwargs={"net_arch": [4]}, **small).learn(32)
-    sac = SAC(OnePolicy, worlds.Target(), policy_kwargs={"net_arch": [4]}, **small).learn(32)
+    dqn = DQN(WidePolicy, worlds.Counting(), **REPLAY, **FOUR).learn(32)
+    sac = SAC(OnePolicy, worlds.Target(), **REPLAY, **FOUR).learn(32)
     return [_sums(dqn), _sums(sac), type(dqn.q_net).__name__]
 
 
@@ -142,26 +146,8 @@ def buffers() -> Any:
             super().compute_returns_and_advantage(last_values, dones)
             self.advantages = self.returns.copy()
 
-    model = DQN(
-        "MlpPolicy",
-        make_vec_env(worlds.Counting, 2),
-        replay_buffer_class=Loud,
-        learning_starts=8,
-        batch_size=8,
-        buffer_size=50,
-        device="cpu",
-        seed=1,
-    ).learn(20)
-    ppo = PPO(
-        "MlpPolicy",
-        worlds.Counting(),
-        rollout_buffer_class=Plain,
-        n_steps=16,
-        batch_size=8,
-        device="cpu",
-        seed=1,
-        policy_kwargs={"net_arch": [4]},
-    ).learn(16)
+    model = DQN("MlpPolicy", make_vec_env(worlds.Counting, 2), replay_buffer_class=Loud, **REPLAY).learn(20)
+    ppo = PPO("MlpPolicy", worlds.Counting(), rollout_buffer_class=Plain, **ROLLOUT, **FOUR).learn(16)
     return [Loud.added, type(model.replay_buffer).__name__, _sums(ppo)]
 
 
@@ -188,22 +174,9 @@ def algorithms() -> Any:
 
     class Imitation(OnPolicyAlgorithm):
         def __init__(self, env: Any) -> None:
-            super().__init__(
-                ActorCriticPolicy,
-                env,
-                1e-2,
-                n_steps=8,
-                gamma=0.9,
-                gae_lambda=1.0,
-                ent_coef=0.0,
-                vf_coef=0.5,
-                max_grad_norm=0.5,
-                use_sde=False,
-                sde_sample_freq=-1,
-                seed=1,
-                device="cpu",
-                policy_kwargs={"net_arch": [4]},
-            )
+            options = {"n_steps": 8, "gamma": 0.9, "gae_lambda": 1.0, "ent_coef": 0.0, "vf_coef": 0.5}
+            options |= {"max_grad_norm": 0.5, "use_sde": False, "sde_sample_freq": -1}
+            super().__init__(ActorCriticPolicy, env, 1e-2, **options, **ONE, **FOUR)
 
         def train(self) -> None:
             self._update_learning_rate(self.policy.optimizer)
@@ -215,15 +188,7 @@ def algorithms() -> Any:
                 self.policy.optimizer.step()
             self._n_updates += 1
 
-    one = Regression(
-        worlds.Counting(),
-        learning_starts=8,
-        batch_size=8,
-        buffer_size=50,
-        seed=1,
-        device="cpu",
-        policy_kwargs={"net_arch": [4]},
-    ).learn(32)
+    one = Regression(worlds.Counting(), **REPLAY, **FOUR).learn(32)
     two = Imitation(worlds.Counting()).learn(32)
     return [_sums(one), one._n_updates, _sums(two), two._n_updates, isinstance(one, BaseAlgorithm)]
 
@@ -238,7 +203,7 @@ def steps_by_subclass() -> Any:
             super().train()
             super().train()
 
-    model = Twice("MlpPolicy", worlds.Counting(), n_steps=16, batch_size=8, n_epochs=1, seed=1, device="cpu").learn(48)
+    model = Twice("MlpPolicy", worlds.Counting(), n_epochs=1, **ROLLOUT).learn(48)
     return [calls, model._n_updates]
 
 
@@ -254,7 +219,7 @@ def wrapper() -> Any:
             return 2 * observations, -rewards, dones, infos
 
     env = Doubling(make_vec_env(worlds.Counting, 2))
-    model = A2C("MlpPolicy", env, seed=1, device="cpu").learn(20)
+    model = A2C("MlpPolicy", env, **ONE).learn(20)
     return [
         env.reset(),
         env.step(np.array([0, 1]))[:3],
@@ -269,17 +234,8 @@ def wrapper() -> Any:
 def optimizers() -> Any:
     """Optimizer classes by policy_kwargs."""
     kwargs = {"optimizer_class": torch.optim.SGD, "optimizer_kwargs": {"momentum": 0.9}, "net_arch": [4]}
-    ppo = PPO("MlpPolicy", worlds.Counting(), n_steps=16, batch_size=8, policy_kwargs=kwargs, seed=1, device="cpu")
-    td3 = TD3(
-        "MlpPolicy",
-        worlds.Target(),
-        policy_kwargs=kwargs,
-        learning_starts=8,
-        batch_size=8,
-        buffer_size=50,
-        seed=1,
-        device="cpu",
-    )
+    ppo = PPO("MlpPolicy", worlds.Counting(), policy_kwargs=kwargs, **ROLLOUT)
+    td3 = TD3("MlpPolicy", worlds.Target(), policy_kwargs=kwargs, **REPLAY)
     return [_sums(ppo.learn(32)), _sums(td3.learn(32)), type(td3.actor.optimizer).__name__]
 
 
@@ -317,7 +273,4 @@ def changes_by_callbacks() -> Any:
         def _on_step(self) -> bool:
             return True
 
-    model = PPO(
-        "MlpPolicy", worlds.Counting(), n_steps=16, batch_size=8, seed=1, device="cpu", policy_kwargs={"net_arch": [4]}
-    )
-    return _sums(model.learn(32, callback=Change()))
+    return _sums(PPO("MlpPolicy", worlds.Counting(), **ROLLOUT, **FOUR).learn(32, callback=Change()))

@@ -83,16 +83,8 @@ def _on_policy(cls: Any, **options: Any) -> Any:
 
 def _off_policy(cls: Any, n_envs: int = 1, **options: Any) -> Any:
     world = worlds.Counting if cls is DQN else worlds.Target
-    return cls(
-        "MlpPolicy",
-        make_vec_env(world, n_envs),
-        learning_starts=6,
-        buffer_size=50,
-        batch_size=4,
-        device="cpu",
-        seed=0,
-        **options,
-    )
+    small = {"learning_starts": 6, "buffer_size": 50, "batch_size": 4, "device": "cpu", "seed": 0}
+    return cls("MlpPolicy", make_vec_env(world, n_envs), **small, **options)
 
 
 def order_on_policy() -> Any:
@@ -241,14 +233,8 @@ def evaluation_callback() -> Any:
             return True
 
     best = Recorder()
-    callback = EvalCallback(
-        Monitor(worlds.Counting(3)),
-        eval_freq=6,
-        n_eval_episodes=2,
-        callback_after_eval=After(),
-        callback_on_new_best=best,
-        verbose=0,
-    )
+    told = {"callback_after_eval": After(), "callback_on_new_best": best}
+    callback = EvalCallback(Monitor(worlds.Counting(3)), eval_freq=6, n_eval_episodes=2, verbose=0, **told)
     model = _on_policy(A2C).learn(40, callback=callback)
     logged = [float(callback.best_mean_reward), float(callback.last_mean_reward)]
     return [seen, best.calls, logged, callback.n_calls, model.num_timesteps, list(callback._is_success_buffer)]
@@ -263,18 +249,11 @@ def thresholds() -> Any:
     def steps(callback: Any) -> int:
         return _on_policy(A2C).learn(400, callback=callback).num_timesteps
 
+    often = {"eval_freq": 10, "n_eval_episodes": 1, "verbose": 0}
     return [
-        steps(EvalCallback(env(), StopTrainingOnRewardThreshold(5.0), eval_freq=10, n_eval_episodes=1, verbose=0)),
-        steps(EvalCallback(env(), StopTrainingOnRewardThreshold(7.0), eval_freq=10, n_eval_episodes=1, verbose=0)),
-        steps(
-            EvalCallback(
-                env(),
-                callback_after_eval=StopTrainingOnNoModelImprovement(2, min_evals=3),
-                eval_freq=10,
-                n_eval_episodes=1,
-                verbose=0,
-            )
-        ),
+        steps(EvalCallback(env(), StopTrainingOnRewardThreshold(5.0), **often)),
+        steps(EvalCallback(env(), StopTrainingOnRewardThreshold(7.0), **often)),
+        steps(EvalCallback(env(), callback_after_eval=StopTrainingOnNoModelImprovement(2, min_evals=3), **often)),
         steps(StopTrainingOnMaxEpisodes(5)),
     ]
 

@@ -11,11 +11,7 @@ import torch
 import worlds
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO
-from sb3_contrib.common.envs import (
-    InvalidActionEnvDiscrete,
-    InvalidActionEnvMultiBinary,
-    InvalidActionEnvMultiDiscrete,
-)
+from sb3_contrib.common.envs import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, InvalidActionEnvMultiDiscrete
 from sb3_contrib.common.maskable import buffers, callbacks, distributions, evaluation, policies, utils
 from sb3_contrib.common.maskable.distributions import MaskableCategorical, make_masked_proba_distribution
 from sb3_contrib.common.wrappers import ActionMasker, TimeFeatureWrapper

@@ -319,11 +319,7 @@ class Apart(PPOTorchLearner):
         ):
             optimizer = torch.optim.Adam(params=params) if name == "optim_for_pi" else torch.optim.SGD(params, lr=0.5)
             self.register_optimizer(
-                module_id=module_id,
-                optimizer_name=name,
-                optimizer=optimizer,
-                params=params,
-                lr_or_lr_schedule=rate,
+                module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params, lr_or_lr_schedule=rate
             )
 
 
