@@ -400,6 +400,24 @@ def test_own_code_that_only_computes_is_replayed() -> None:
     assert_same(weights(plain), weights(replayed), near(plain, 1e-4, 32))
 
 
+def test_hooks_on_gradients_are_called() -> None:
+    """Those of modules are recorded, those of parameters end the programs."""
+
+    def trained(kind: bool | str) -> DQN:
+        model = dqn(train_freq=1, compile=kind).learn(200)
+        layer = next(part for part in model.policy.q_net.modules() if isinstance(part, nn.Linear))
+        layer.register_forward_hook(lambda module, inputs, output: output + 1)
+        model.learn(50, reset_num_timesteps=False)
+        assert model.engine.status in ("replayed", "uncompiled")
+        layer.bias.register_hook(lambda gradient: 0 * gradient).remove()
+        layer.bias.register_hook(lambda gradient: 0 * gradient)
+        return model.learn(50, reset_num_timesteps=False)
+
+    with pytest.warns(UserWarning, match="could not be replayed: a hook on a parameter changes its gradient"):
+        plain, other = trained(False), trained("auto")
+    assert_same(weights(plain), weights(other), near(plain, 1e-4, 32))
+
+
 def test_own_code_that_does_more_is_left_alone() -> None:
     kwargs, said = {"features_extractor_class": Counting}, []
     model = dqn(policy_kwargs=kwargs, train_freq=1)

@@ -95,11 +95,7 @@ class Engine:
         parameters = list(self.learner.parameters())
         observed = rows * spaces.flatdim(self.learner.policy.observation_space)
         each = TENSOR_SECONDS * len(parameters) + FLOP_SECONDS * self.flops(rows) + NUMBER_SECONDS * observed
-        if (hooked := _hooked(self.learner)) is not None:
-            self.status = f"uncompiled: a program would not call the hook on {hooked} (compile=True if it need not)"
-            if self.report is not None:
-                self.report(self.status)
-        elif updates * each >= WORTHWHILE_SECONDS:
+        if updates * each >= WORTHWHILE_SECONDS:
             self._use(COMPILED)
         elif any(parameter.device.type not in REPLAYED for parameter in parameters):
             self.status = "uncompiled: the run is short"
@@ -179,13 +175,11 @@ class Engine:
         assert self._kinds is not None
         with _ONE_AT_A_TIME, unseen_by_others():
             kind = _kind_of_program(self.learner, batch, self._kinds)
-            program = kind(self.learner, name, batch, static, checks=self.mode == "auto" and self._has_own_code())
+            checks = self.mode == "auto" and _has_own_code(self.learner)
+            program = kind(self.learner, name, batch, static, checks)
             program.report = self.report
             program.compile()
         return program
-
-    def _has_own_code(self) -> bool:
-        return any(is_own(type(module)) for module in self.learner.modules())
 
     def _waits(self, name: str) -> bool:
         """Whether to skip an attempt to compile: after many failed ones, most are skipped."""
@@ -250,8 +244,7 @@ def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program
     return kinds[kind]
 
 
-def _hooked(learner: torch.nn.Module) -> str | None:
-    """Returns the name of a module class that has hooks, or None."""
-    modules = learner.modules()
-    hooked = (m for m in modules if m._forward_hooks or m._forward_pre_hooks or m._backward_hooks)
-    return next((type(module).__qualname__ for module in hooked), None)
+def _has_own_code(learner: torch.nn.Module) -> bool:
+    """Whether a class of its modules is a program's own, or one of them has hooks."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(is_own(type(m)) or any(getattr(m, kind) for kind in hooks) for m in learner.modules())

@@ -172,6 +172,8 @@ class Inputs:
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
+        if any(map(_HOOKS, learner.parameters())):
+            raise UntraceableError("a hook on a parameter changes its gradient")
         self.names = [name for name, _ in learner.named_parameters()] + [name for name, _ in learner.named_buffers()]
         self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
@@ -289,7 +291,7 @@ class Cohort(NamedTuple):
     """Position of their step count, if it is among the inputs."""
 
 
-_REQUIRES_GRAD = attrgetter("requires_grad")
+_REQUIRES_GRAD, _HOOKS = attrgetter("requires_grad"), attrgetter("_backward_hooks")
 
 
 class _LearnerWatch:
@@ -326,6 +328,7 @@ class _LearnerWatch:
             return bool(
                 self.modules.unchanged()
                 and list(map(_REQUIRES_GRAD, self._params)) == self._was_free
+                and not any(map(_HOOKS, self._params))
                 and self._learner.optimizers == self._had_optimizers
                 and [o.param_groups for o in self._optimizers] == self._had_groups
                 and [o.state for o in self._optimizers] == self._had_states
