@@ -7,8 +7,8 @@ Each trains CartPole-v1 on three nodes of two processors that are simulated on t
 until its share of the time is over. A thread kills processes (kill -9), the next one of a kind when the one before has
 been replaced, and has learned something if it is a learner; half-way it takes a node away, and another one comes. A
 case has passed if environment steps and gradient steps are those that were asked for (but for those that a warning says
-were left out, since all shards had died), if each process that was killed was replaced with a warning that names it,
-and if no process is left at the end. Cases that are finished are kept in ``results/soak.json``: the program goes on
+were left out, since all shards had died), if each process that was killed was soon replaced with a warning that names
+it, and if no process is left at the end. Cases that are finished are kept in ``results/soak.json``: the program goes on
 where it was stopped. The exit status says whether all have passed.
 """
 
@@ -244,6 +244,8 @@ def soak(name: str, minutes: float, every: float, seed: int) -> dict[str, Any]:
         for kind in case.kinds
         if restarts[kind] < killer.killed[kind]
     ]
+    if killer.longest > PATIENCE:
+        faults.append(f"{killer.longest:.0f} s until a process was replaced")
     if steps != asked:
         faults.append(f"{steps:,} environment steps of {asked:,}")
     left_out = sum(int(found[1]) for text in texts if (found := re.search(r"empty: (\d+) minibatches", text)))
