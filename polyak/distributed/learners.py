@@ -429,7 +429,8 @@ class OnRay:
 
         def here() -> None:
             try:
-                own.set_result(learner.join(_Here(group, SocketGroup(0, *known, self._store))))
+                learner.join(_Here(group, SocketGroup(0, *known, self._store)))
+                own.set_result(None)
             except Exception as error:
                 own.set_exception(error)
 

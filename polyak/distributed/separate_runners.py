@@ -104,10 +104,11 @@ class SeparateRunners(RunnerGroup):
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
-    def publish(self, version: int, policy: nn.Module) -> None:
-        """Send these weights with all requests from now on."""
+    def publish(self, version: int, policy: nn.Module) -> np.ndarray:
+        """Send these weights with all requests from now on. Returns them as they are sent."""
         flat = flat_weights(policy)
         self._published = Published(version, flat, self.env.workers.put(flat))
+        return flat
 
     def take(self) -> Finished:
         """Returns the chunk in hand, or else waits for a finished one."""

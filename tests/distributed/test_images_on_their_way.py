@@ -27,6 +27,8 @@ FRAME = SIZE * SIZE
 class Frames(gym.Env[Any, Any]):
     """A stack of the latest frames, of dots that nothing compresses, or of one colour each."""
 
+    frames: np.ndarray
+
     def __init__(self, dots: bool = True, length: int = 20) -> None:
         self.observation_space = spaces.Box(0, 255, (STACKED, SIZE, SIZE), np.uint8)
         self.action_space = spaces.Discrete(2)
@@ -39,7 +41,7 @@ class Frames(gym.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
-        self.frames, self.at = np.zeros(self.observation_space.shape, np.uint8), 0
+        self.frames, self.at = np.zeros((STACKED, SIZE, SIZE), np.uint8), 0
         return self._seen(), {}
 
     def step(self, action: Any) -> Any:
