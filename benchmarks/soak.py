@@ -26,11 +26,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Event, Thread
 from typing import Any
 
 import psutil
 from command_line import add_choice, add_out, positive
+from processes import Beside
 from reports import kept, machine, write
 
 import polyak
@@ -96,7 +96,7 @@ def processes_of(model: Any, kind: str) -> list[int]:
     return list(model.env.processes if kind == "runner" else model.replay_buffer.processes)
 
 
-class Killer:
+class Killer(Beside):
     """Kills processes of a model in a thread, until it is stopped.
 
     Args:
@@ -111,6 +111,7 @@ class Killer:
     def __init__(
         self, model: Any, kinds: tuple[str, ...], cluster: Any, minutes: float, every: float, chance: random.Random
     ) -> None:
+        super().__init__()
         self.model, self.kinds, self.cluster, self.every, self.chance = model, kinds, cluster, every, chance
         self.half = time.monotonic() + 30 * minutes
         self.killed: Counter[str] = Counter()
@@ -124,16 +125,6 @@ class Killer:
         self._learned = 0
         """Gradient steps before which no learner has done anything since one was killed."""
         self._away_since: float | None = None
-        self._over = Event()
-        self._thread = Thread(target=self._run, name="killer", daemon=True)
-
-    def __enter__(self) -> Killer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     @property
     def is_settled(self) -> bool:
@@ -154,7 +145,7 @@ class Killer:
 
     def _run(self) -> None:
         try:
-            while not self._over.wait(self.every * self.chance.uniform(0.5, 1.5)):
+            while not self.over.wait(self.every * self.chance.uniform(0.5, 1.5)):
                 self._look()
                 if not self.killed["node"] and time.monotonic() > self.half:
                     self._take_a_node()
