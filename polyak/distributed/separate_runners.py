@@ -147,7 +147,8 @@ class SeparateRunners(RunnerGroup):
         """Yields the remaining rows of the chunk in hand, and whether callbacks have yet to be called for each. A row
         is finished when the next one is requested."""
         assert self.in_hand is not None
-        while self.row < self.in_hand.chunk.steps:
+        steps = self.in_hand.chunk.steps
+        while self.row < steps:
             is_new, self.shown = not self.shown, True
             yield self.row, is_new
             self.row, self.shown = self.row + 1, False
