@@ -23,7 +23,7 @@ from polyak.experience.replay_buffer import ReplayBuffer
 from polyak.experience.samplers import Prioritized
 
 
-class Drawn(Experience):
+class DrawnRows(Experience):
     """Rows of a batch. In a pickle the frames that an observation shares with its successor are kept once."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,7 +95,7 @@ class ShardProcess:
             assert indices is not None
             columns["cells"] = indices.numpy()
             columns["priorities"] = sampler.tree.leaves[columns["cells"]]
-        return Drawn(columns)
+        return DrawnRows(columns)
 
     def update(self, cells: np.ndarray, errors: np.ndarray, highest: float) -> float:
         """Give rows [B] new priorities. -> the mass then"""
