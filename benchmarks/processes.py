@@ -12,6 +12,7 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -45,6 +46,28 @@ CLUSTERS: dict[str, list[str]] = {
 }
 """The same for those that learn on Ray."""
 LIBRARIES = ("polyak", *PEERS)
+
+
+class Beside:
+    """Runs ``_run()``, until it is over, in a thread beside a ``with`` block.
+
+    Attributes:
+        over: set where the block ends; ``_run`` waits for it between two looks.
+    """
+
+    def __init__(self) -> None:
+        self.over, self._thread = Event(), Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self._thread.join()
 
 
 _running: set[subprocess.Popen[str]] = set()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import threading
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import psutil
 from bench import NOISY, OtherLoad, wait_until_quiet
 from command_line import add_choice, add_out, add_repeats, add_threads, add_wait, at_least, positive
-from processes import RunFailed, interpreter, run_worker, stop_workers_with_me
+from processes import Beside, RunFailed, interpreter, run_worker, stop_workers_with_me
 from reports import machine, versions_line, write
 
 LIBRARIES = ("polyak", "rllib")
@@ -164,7 +163,7 @@ METRICS = (
 )
 
 
-class MemoryWatch:
+class MemoryWatch(Beside):
     """The largest memory that all processes below this one had together while the ``with`` block ran.
 
     Attributes:
@@ -173,21 +172,12 @@ class MemoryWatch:
     """
 
     def __init__(self, every_s: float = 0.5) -> None:
-        self.peak_mib, self.processes = 0.0, 0
-        self._every, self._over = every_s, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        super().__init__()
+        self.peak_mib, self.processes, self._every = 0.0, 0, every_s
 
-    def __enter__(self) -> MemoryWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def _run(self) -> None:
         me = psutil.Process()
-        while not self._over.wait(self._every):
+        while not self.over.wait(self._every):
             sizes = [size for child in me.children(recursive=True) if (size := _proportional(child)) is not None]
             self.peak_mib = max(self.peak_mib, sum(sizes) / MIB)
             self.processes = max(self.processes, len(sizes))

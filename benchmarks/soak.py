@@ -7,8 +7,8 @@ Each trains CartPole-v1 on three nodes of two processors that are simulated on t
 until its share of the time is over. A thread kills processes (kill -9), the next one of a kind when the one before has
 been replaced, and has learned something if it is a learner; half-way it takes a node away, and another one comes. A
 case has passed if environment steps and gradient steps are those that were asked for (but for those that a warning says
-were left out, since all shards had died), if each process that was killed was replaced with a warning that names it,
-and if no process is left at the end. Cases that are finished are kept in ``results/soak.json``: the program goes on
+were left out, since all shards had died), if each process that was killed was soon replaced with a warning that names
+it, and if no process is left at the end. Cases that are finished are kept in ``results/soak.json``: the program goes on
 where it was stopped. The exit status says whether all have passed.
 """
 
@@ -26,11 +26,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Event, Thread
 from typing import Any
 
 import psutil
 from command_line import add_choice, add_out, positive
+from processes import Beside
 from reports import kept, machine, write
 
 import polyak
@@ -96,7 +96,7 @@ def processes_of(model: Any, kind: str) -> list[int]:
     return list(model.env.processes if kind == "runner" else model.replay_buffer.processes)
 
 
-class Killer:
+class Killer(Beside):
     """Kills processes of a model in a thread, until it is stopped.
 
     Args:
@@ -111,6 +111,7 @@ class Killer:
     def __init__(
         self, model: Any, kinds: tuple[str, ...], cluster: Any, minutes: float, every: float, chance: random.Random
     ) -> None:
+        super().__init__()
         self.model, self.kinds, self.cluster, self.every, self.chance = model, kinds, cluster, every, chance
         self.half = time.monotonic() + 30 * minutes
         self.killed: Counter[str] = Counter()
@@ -124,16 +125,6 @@ class Killer:
         self._learned = 0
         """Gradient steps before which no learner has done anything since one was killed."""
         self._away_since: float | None = None
-        self._over = Event()
-        self._thread = Thread(target=self._run, name="killer", daemon=True)
-
-    def __enter__(self) -> Killer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     @property
     def is_settled(self) -> bool:
@@ -154,7 +145,7 @@ class Killer:
 
     def _run(self) -> None:
         try:
-            while not self._over.wait(self.every * self.chance.uniform(0.5, 1.5)):
+            while not self.over.wait(self.every * self.chance.uniform(0.5, 1.5)):
                 self._look()
                 if not self.killed["node"] and time.monotonic() > self.half:
                     self._take_a_node()
@@ -244,6 +235,8 @@ def soak(name: str, minutes: float, every: float, seed: int) -> dict[str, Any]:
         for kind in case.kinds
         if restarts[kind] < killer.killed[kind]
     ]
+    if killer.longest > PATIENCE:
+        faults.append(f"{killer.longest:.0f} s until a process was replaced")
     if steps != asked:
         faults.append(f"{steps:,} environment steps of {asked:,}")
     left_out = sum(int(found[1]) for text in texts if (found := re.search(r"empty: (\d+) minibatches", text)))

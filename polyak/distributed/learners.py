@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -421,13 +422,21 @@ class OnRay:
         known = address, self._store.port, group.size, PATIENCE, self.device
         for worker in range(len(self.workers)):
             self.workers.ask(worker, "join", known)
-        try:
-            if len(self.workers) < group.size:
-                learner.join(_Here(group, SocketGroup(0, *known, self._store)))
-        except RuntimeError:  # raised by the exchange if a fellow has died
+        if len(self.workers) == group.size:
             self._answers("join")
-            raise
+            return
+        own: Future[None] = Future()
+
+        def here() -> None:
+            try:
+                learner.join(_Here(group, SocketGroup(0, *known, self._store)))
+                own.set_result(None)
+            except Exception as error:
+                own.set_exception(error)
+
+        Thread(target=here, daemon=True).start()  # nothing ends its wait for a fellow that has died
         self._answers("join")
+        own.result()
 
     def together(
         self, here: Callable[[], Result], method: str, others: list[tuple[Any, ...]]
@@ -443,7 +452,7 @@ class OnRay:
         return result, self._answers(method)
 
     def _answers(self, method: str) -> list[Any]:
-        return _checked(self.workers.gather(method))
+        return _checked(self.workers.gather(method, as_one=True))
 
     def renew(self) -> None:
         """Make all again: those that live wait for one that does not."""

@@ -385,12 +385,20 @@ class Workers:
             self.ask(worker, method, *(each[worker] for each in arguments))
         return self.gather(method)
 
-    def gather(self, method: str) -> list[Any]:
-        """Returns all processes' answers, in order, to a method that was requested of each once."""
+    def gather(self, method: str, as_one: bool = False) -> list[Any]:
+        """Returns all processes' answers, in order, to a method that was requested of each once.
+
+        Args:
+            method: name of the objects' method.
+            as_one: if one has died, return its failure alone at once: others may wait for it.
+        """
         results: dict[int, Any] = {}
         while len(results) < len(self):
             for worker, asked, result in self.answers():
-                if asked == method or (isinstance(result, Failure) and result.gone):
+                gone = isinstance(result, Failure) and result.gone
+                if gone and as_one:
+                    return [result]
+                if gone or asked == method:
                     results[worker] = result
         return [results[worker] for worker in range(len(self))]
 

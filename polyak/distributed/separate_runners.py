@@ -104,10 +104,11 @@ class SeparateRunners(RunnerGroup):
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
-    def publish(self, version: int, policy: nn.Module) -> None:
-        """Send these weights with all requests from now on."""
+    def publish(self, version: int, policy: nn.Module) -> np.ndarray:
+        """Send these weights with all requests from now on. Returns them as they are sent."""
         flat = flat_weights(policy)
         self._published = Published(version, flat, self.env.workers.put(flat))
+        return flat
 
     def take(self) -> Finished:
         """Returns the chunk in hand, or else waits for a finished one."""
@@ -146,7 +147,8 @@ class SeparateRunners(RunnerGroup):
         """Yields the remaining rows of the chunk in hand, and whether callbacks have yet to be called for each. A row
         is finished when the next one is requested."""
         assert self.in_hand is not None
-        while self.row < self.in_hand.chunk.steps:
+        steps = self.in_hand.chunk.steps
+        while self.row < steps:
             is_new, self.shown = not self.shown, True
             yield self.row, is_new
             self.row, self.shown = self.row + 1, False

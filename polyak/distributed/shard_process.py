@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import cloudpickle
@@ -16,9 +17,19 @@ import torch
 from polyak.arrays import mapped
 from polyak.experience.base_buffer import Normalizer
 from polyak.experience.batch import gathered
+from polyak.experience.frames import pair_as_sent
 from polyak.experience.record import Experience
 from polyak.experience.replay_buffer import ReplayBuffer
 from polyak.experience.samplers import Prioritized
+
+
+class DrawnRows(Experience):
+    """Rows of a batch. In a pickle the frames that an observation shares with its successor are kept once."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sent = mapped(pair_as_sent, self.observations, self.next_observations)
+        now, then = (mapped(itemgetter(number), sent) for number in range(2))
+        return Experience, ({**self.columns, "observations": now, "next_observations": then},)
 
 
 class ShardProcess:
@@ -84,7 +95,7 @@ class ShardProcess:
             assert indices is not None
             columns["cells"] = indices.numpy()
             columns["priorities"] = sampler.tree.leaves[columns["cells"]]
-        return Experience(columns)
+        return DrawnRows(columns)
 
     def update(self, cells: np.ndarray, errors: np.ndarray, highest: float) -> float:
         """Give rows [B] new priorities. -> the mass then"""

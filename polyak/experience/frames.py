@@ -226,6 +226,23 @@ def lz4() -> Any:
         raise ImportError("compression='lz4' needs lz4: pip install 'polyak[scale]'") from error
 
 
+def pair_as_sent(images: np.ndarray, successors: np.ndarray) -> list[Any]:
+    """Returns stacked images and their successors in the form in which they are sent: frames that both have travel
+    once. Others are returned unchanged, also if one of them does not follow as the rest do.
+
+    Args:
+        images, successors: [B, ...] each.
+    """
+    if images.ndim == 4 and _may_be_stack(np.dtype((images.dtype, images.shape[1:]))):
+        rows, channels = images.shape[:2]
+        for shift in (one for one in range(1, channels) if channels % one == 0):
+            if np.array_equal(images[:, shift:], successors[:, :-shift]):
+                frames = np.concatenate([images, successors[:, -shift:]], 1).reshape(-1, *images.shape[2:])
+                numbers = np.arange(len(frames), dtype=np.int32).reshape(rows, -1)
+                return [SentImages(frames, numbers[:, :channels]), SentImages(frames, numbers[:, shift:])]
+    return [images, successors]
+
+
 def _images(frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     found = aligned((*numbers.shape, *frames.shape[1:]), frames.dtype)
     np.take(frames, numbers, 0, found, "clip")

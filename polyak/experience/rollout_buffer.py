@@ -40,6 +40,8 @@ COLLECTED = (
 """The columns that are written step by step."""
 _STEP = "obs", "action", "reward", "episode_start"
 _NO_ROWS = np.zeros(0, np.int64)
+_NOT_WORTH_A_LOOK = 2**20
+"""Bytes of a buffer that fits into any machine's memory; to ask the system takes longer than to make it."""
 LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
 
 
@@ -147,9 +149,11 @@ class RolloutBuffer(BaseBuffer):
         self.reset()
 
     def _check_memory(self) -> None:
-        row = sum(layout.itemsize for layout in leaves(self._layouts))
+        needed = sum(layout.itemsize for layout in leaves(self._layouts)) * self.buffer_size * self.n_envs
+        if needed < _NOT_WORTH_A_LOOK:
+            return
         check_memory(
-            row * self.buffer_size * self.n_envs,
+            needed,
             f"The rollout buffer ({self.buffer_size:,} steps of n_envs={self.n_envs}, {self.observation_space})",
             "Use fewer steps (n_steps), fewer environments or smaller observations.",
         )

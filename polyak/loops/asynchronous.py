@@ -198,11 +198,11 @@ class RolloutCollector:
         callback.on_rollout_start()
         asks, shows = not callback.is_idle, callback.needs_locals
         known = {"rollout_buffer": rollout.buffer, "n_rollout_steps": self.settings.n_steps}
-        names = {**loop.names, **known, "iteration": clock.iterations}
+        names, envs = {**loop.names, **known, "iteration": clock.iterations}, self.settings.rollouts.n_envs
         for row, is_new in rows:
             step = step_of(row)
             if is_new:
-                clock.steps += self.settings.rollouts.n_envs
+                clock.steps += envs
                 if shows and step is not None:
                     callback.update_locals(loop.published(rollout.evaluated(step, row), {**names, "n_steps": row}))
                 if asks and not callback.on_step():
@@ -277,6 +277,8 @@ class RunnersCollector(RolloutCollector):
         self.per_batch = model.rollouts.per_batch
         self._given: Any = None
         """The weights that runners were given last."""
+        self._held: tuple[Any, Any] = None, None
+        """The policy that acts, and the weights in it, as they are sent."""
         super().__init__(model)
 
     def forget(self) -> None:
@@ -289,7 +291,7 @@ class RunnersCollector(RolloutCollector):
         batches = runner.waiting() // self.per_batch if settings.rollouts.takes_all and settings.asynchronous else 1
         while len(self._received) < max(batches, 1) * self.per_batch:
             if self._given is not settings.learner.published:
-                runner.publish(self.catch_up(), self.actor.policy)
+                self._held = self.actor.policy, runner.publish(self.catch_up(), self.actor.policy)
                 self._given = settings.learner.published
             self.actor.begin(settings.n_envs)
             runner.plan(settings.n_steps)
@@ -323,7 +325,10 @@ class RunnersCollector(RolloutCollector):
             elsewhere = UnrollElsewhere(recipe, [finished.apart])
             return Rollout(None, None, _NOWHERE, finished.version, elsewhere=elsewhere)
         writer = self.fresh()
-        put_back(self.actor.policy, finished.weights)
+        policy, weights = self.actor.policy, finished.weights
+        if self._held[0] is not policy or self._held[1] is not weights:
+            put_back(policy, weights)
+            self._held = policy, weights
         write(cast(Chunk, finished.chunk), writer, self.actor)
         return self.whole(writer, self.runner.after_in_hand(), finished.version)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -12,7 +14,8 @@ from gymnasium import spaces
 import polyak
 from polyak.distributed import ray_workers
 from polyak.distributed.runner_process import Chunk, Ends
-from polyak.experience import frames
+from polyak.distributed.shard_process import ShardProcess
+from polyak.experience import ReplayBuffer, frames
 from polyak.experience.record import Experience
 from tests.compat.rllib_face.fake_ray import FakeRay
 from tests.worlds import World
@@ -25,6 +28,7 @@ class Frames(World):
     """A stack of the latest frames, of dots that nothing compresses, or of one colour each."""
 
     observation_space, truncates = spaces.Box(0, 255, (STACKED, SIZE, SIZE), np.uint8), True
+    frames: np.ndarray
 
     def __init__(self, dots: bool = True, length: int = 20) -> None:
         self.dots, self.length = dots, length
@@ -133,3 +137,38 @@ def test_lz4_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(polyak.hyperparameters.declaration.HyperparameterError, match="compression='zip'"):
         wrong: Any = "zip"
         polyak.PPO("MlpPolicy", Frames, n_runners=1, transport="local", compression=wrong)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_a_drawn_row_and_its_successor_share_frames_on_their_way(optimized: bool) -> None:
+    """Rows at the ends of episodes do, too: their successors are the last observations."""
+    env, rows = Frames(length=5), 32
+    space, actions = env.observation_space, env.action_space
+    make = partial(ReplayBuffer, 50, space, actions, "cpu", n_envs=1, optimize_memory_usage=optimized)
+    shard = ShardProcess(cloudpickle.dumps(make), alone=False)
+    shard.begin()
+    now, _ = env.reset(seed=0)
+    for number in range(50):
+        then, reward, _, truncated, _ = env.step(number % 2)
+        infos = [{"TimeLimit.truncated": truncated}]
+        shard.buffer.add(now[None], then[None], np.array([[0]]), np.array([reward]), np.array([truncated]), infos)
+        now = env.reset()[0] if truncated else then
+    drawn = shard.draw(rows, 0.99, None)
+    found, size = sent(drawn)
+    assert type(found) is Experience
+    assert rows * (STACKED + 1) * FRAME < size < rows * (STACKED + 1) * FRAME + 100 * rows
+    for name, column in drawn.items():
+        np.testing.assert_array_equal(found[name], column)
+
+
+def test_rows_that_do_not_all_follow_travel_as_they_are() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (8, 6, SIZE, SIZE), np.uint8)
+    for shift in (1, 2, 3, 4):
+        successors = np.concatenate([images[:, shift:], images[:, :shift]], 1)
+        found, size = sent(frames.pair_as_sent(images, successors))
+        np.testing.assert_array_equal(found, [images, successors])
+        assert size // (8 * FRAME) == (12 if shift == 4 else 6 + shift), "colours come by three, and four divide no six"
+    successors[0, 0, 0, 0] += 1
+    assert frames.pair_as_sent(images, successors)[1] is successors
+    numbers = np.zeros((8, 6))
+    assert frames.pair_as_sent(numbers, numbers)[0] is numbers

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from typing import Any
+
 import numpy as np
 import pytest
 
+from polyak.distributed import learners
 from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_learners import CASES, DRAWING, STEPS
 from tests.distributed.test_runners import weights
-from tests.processes import Killing, assert_gone
+from tests.processes import PATIENCE, Killing, assert_gone
 
 session = session_of(8)
 MADE = {**CASES, **DRAWING}
@@ -35,4 +41,29 @@ def test_a_killed_learner_is_replaced() -> None:
     assert model._learners.processes[0] != kill.killed
     assert model.num_timesteps == 256
     assert np.isfinite(weights(model)).all()
+    model._learners.close()
+
+
+@pytest.mark.slow
+def test_a_learner_that_dies_while_learners_meet_is_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one here waits for it, for longer than this test has patience."""
+    model = CASES["ppo"](n_learners=2, transport="ray").learn(64)
+    real, killed = learners.SocketGroup, list[int]()
+
+    def meet(*known: Any) -> Any:
+        if not killed:
+            killed.append(model._learners.processes[0])
+            os.kill(killed[0], signal.SIGKILL)
+        return real(*known)
+
+    monkeypatch.setattr(learners, "SocketGroup", meet)
+    monkeypatch.setattr(learners, "PATIENCE", 3 * PATIENCE)
+    began = time.monotonic()
+    with pytest.warns(RuntimeWarning, match="a learner is gone"):
+        model._learners.begin(model.learner)
+    assert time.monotonic() < began + PATIENCE
+    assert model._learners.restarts == len(killed) == 1
+    steps = model.learner.steps
+    model.learn(64, reset_num_timesteps=False)
+    assert model.learner.steps > steps
     model._learners.close()

@@ -57,11 +57,11 @@ def sharded(shards: int = 2, **others: Any) -> Any:
     return made.training(replay_buffer_config={"capacity": 5000, "num_replay_buffer_shards": shards})
 
 
-def weights(algo: Algorithm) -> list[np.ndarray]:
-    return list(algo.get_weights()["default_policy"].values())
+def weights(algo: Algorithm) -> np.ndarray:
+    return np.concatenate([part.reshape(-1) for part in algo.get_weights()["default_policy"].values()])
 
 
-def trained(made: Any, iterations: int = 2) -> list[np.ndarray]:
+def trained(made: Any, iterations: int = 2) -> np.ndarray:
     with made.build() as algo:
         for _ in range(iterations):
             algo.train()

@@ -30,16 +30,14 @@ session = session_of(8)
 def test_one_runner_and_one_learner_make_the_numbers_of_this_process() -> None:
     expected = trained(config())
     for runners, learners in ((1, 0), (1, 1)):
-        for ours, theirs in zip(expected, trained(config(runners=runners, learners=learners)), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(expected, trained(config(runners=runners, learners=learners)))
 
 
 def test_filters_of_runners_are_brought_together() -> None:
     """One runner's to the bit; of two, every observation counts once."""
     expected = trained(config().env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
     found = trained(config(runners=1).env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
-    for ours, theirs in zip(expected, found, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(expected, found)
     with config(runners=2).env_runners(env_to_module_connector=MeanStdFilter()).build() as algo:
         algo.train()
         algo.train()
@@ -57,8 +55,7 @@ def test_two_learners_of_a_half_each_learn_what_one_does_of_the_whole(cls: Any) 
         return made
 
     one, two = (trained(whole(learners)) for learners in (0, 2))
-    for ours, theirs in zip(one, two, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(one, two, rtol=0, atol=2e-6)
 
 
 class Watched:
@@ -95,8 +92,7 @@ def test_two_learners_fetch_rows_from_two_runners(cls: Any, monkeypatch: pytest.
         assert Chunk not in watched.came, "rows came here"
         found = weights(algo)
     monkeypatch.setattr(ray_workers, "ray", lambda: alone)
-    for ours, theirs in zip(trained(made(0), 4), found, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(trained(made(0), 4), found, rtol=0, atol=2e-6)
 
 
 def test_learners_that_cannot_share_evenly_do_not_wait_for_ever() -> None:
@@ -107,7 +103,7 @@ def test_learners_that_cannot_share_evenly_do_not_wait_for_ever() -> None:
         assert result["learners"]["__all_modules__"]["num_env_steps_trained"] > 0
         states = algo.learner_group.foreach_learner(_parameters)
         assert all(np.array_equal(a, b) for a, b in zip(*states, strict=True))
-        assert not all(np.array_equal(a, b) for a, b in zip(before, weights(algo), strict=True))
+        assert not np.array_equal(before, weights(algo))
 
 
 def test_gradient_steps_of_learners_elsewhere_are_compiled_where_that_is_asked_for() -> None:
@@ -130,11 +126,11 @@ def test_asynchronous_runners_go_on_while_the_learner_learns(cls: Any, tmp_path:
         assert result["env_runners"]["num_episodes_lifetime"] > 5
         assert result["learners"]["default_policy"]["policy_lag"] >= 0
         assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 0}
-        assert not all(np.array_equal(a, b) for a, b in zip(before, weights(algo), strict=True))
+        assert not np.array_equal(before, weights(algo))
         algo.save_to_path(tmp_path)
         ours = weights(algo)
         algo.restore_from_path(tmp_path)
-        assert all(np.array_equal(a, b) for a, b in zip(ours, weights(algo), strict=True))
+        assert np.array_equal(ours, weights(algo))
         assert algo.train()["num_env_steps_sampled_lifetime"] == 11 * 64
         processes = algo.env_runner_group.processes
     assert_gone(processes.values())
@@ -158,7 +154,7 @@ def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:
         assert result["num_env_steps_sampled_lifetime"] == 4 * 256
         processes = list(algo.learner_group.processes)
         found = weights(algo)
-    assert [array.shape for array in found] == [array.shape for array in expected]
+    assert found.shape == expected.shape
     assert_gone(processes)
 
 

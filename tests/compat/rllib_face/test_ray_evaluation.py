@@ -45,8 +45,7 @@ def test_several_play_as_much_as_they_are_told_and_training_notices_nothing(unit
     for result in results:
         played = result["evaluation"]["env_runners"]
         assert played["num_episodes"] == 5 if unit == "episodes" else played["num_env_steps_sampled"] >= 5
-    for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_one_that_is_killed_is_replaced_and_nothing_is_left_out() -> None:
