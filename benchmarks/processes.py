@@ -26,9 +26,11 @@ ENVIRONMENTS = [
     "ale-py==0.12.1",
     "opencv-python-headless==5.0.0.93",
 ]
+SHOWN = ["tqdm", "rich", "tensorboard"]
+"""What a progress bar and curves take."""
 PEERS: dict[str, list[str]] = {
     "sb3": [TORCH, "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
-    "contrib": [TORCH, "sb3-contrib==2.9.2", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
+    "contrib": [TORCH, "sb3-contrib==2.9.2", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS, *SHOWN],
     "sbx": [TORCH, "sbx-rl==0.28.0", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
 }
 """Pinned packages of each peer."""
