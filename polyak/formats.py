@@ -41,6 +41,9 @@ NAMED_IN_FILES = (
 CHANGES_THE_PROGRAM = "polyak.compat.startup."
 """Modules among these whose import has side effects, and that no file may name."""
 
+COMPUTING = tuple(f"polyak.{room}" for room in ["nn", "ops", "schedules", "learning", "fields", "algorithms", "compat"])
+"""Modules whose functions compute when a network calls them, and do nothing else."""
+
 MODULES_MOVED = {
     "polyak.compat.algorithms": "polyak.compat.sb3_face.algorithms",
     "polyak.compat.buffers": "polyak.compat.sb3_face.buffers",

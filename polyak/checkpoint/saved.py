@@ -19,6 +19,8 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import cache
+from importlib import metadata
 from pkgutil import resolve_name
 from typing import IO, Any, ClassVar, Protocol, TypeVar
 
@@ -28,7 +30,7 @@ import safetensors.numpy
 import torch
 from typing_extensions import Self
 
-from polyak import __version__, formats
+from polyak import formats
 from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
 from polyak.arrays import under
 from polyak.checkpoint.arrays import read_arrays, warn_not_finite
@@ -687,12 +689,15 @@ def load_buffer(
 # -- system information ------------------------------------------------------------------------------------------------
 
 
+_version = cache(metadata.version)  # reading it takes milliseconds
+
+
 def system_info() -> dict[str, str]:
     """Returns the versions of all relevant software."""
     return {
         "OS": platform.platform(),
         "Python": platform.python_version(),
-        "polyak": __version__,
+        "polyak": _version("polyak"),
         "PyTorch": torch.__version__,
         "GPU": str(torch.cuda.is_available()),
         "NumPy": np.__version__,

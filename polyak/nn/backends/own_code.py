@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyak.formats import COMPUTING
 from polyak.nn.backends.tracing import UntraceableError
 from polyak.nn.backends.watch import still
 
@@ -27,8 +28,6 @@ _FIXED = (*_PLAIN, torch.dtype, torch.device, type, FunctionType, BuiltinFunctio
 """Kinds of values that do not change."""
 _WATCHED = (Tensor, nn.Module, gym.Space, torch.optim.Optimizer, torch.distributions.Distribution)
 """Kinds that are watched, or whose replacement is noticed and whose content a ``forward`` does not read."""
-_ROOMS = ("polyak.nn", "polyak.ops", "polyak.learning", "polyak.algorithms", "polyak.compat", "polyak.schedules")
-"""Packages of polyak whose functions compute and do nothing else."""
 _LIBRARIES = ("torch", "numpy", "math", "typing", "collections", "functools", "itertools", "operator", "abc", "enum")
 """Further packages that code may call. Functions of the first two may still draw numbers: see :func:`_check_names`."""
 _EFFECTS = {
@@ -107,7 +106,7 @@ def check_library(frame: FrameType) -> None:
         OwnCodeError: the library is none of those whose functions are known to compute and do nothing else.
     """
     name = str(frame.f_globals.get("__name__", ""))
-    if name.partition(".")[0] not in _LIBRARIES and not name.startswith((*_ROOMS, "namedtuple_")):
+    if name.partition(".")[0] not in _LIBRARIES and not name.startswith((*COMPUTING, "namedtuple_")):
         raise OwnCodeError(f"it calls {name}.{frame.f_code.co_name}()")
 
 
@@ -139,7 +138,7 @@ def _is_known(value: Any) -> bool:
     """Whether a change of an argument or an attribute is noticed."""
     if isinstance(value, dict | list | tuple | set):
         return all(map(_is_known, value.values() if isinstance(value, dict) else value))
-    return _is_fixed(value, *_WATCHED) or type(value).__module__.startswith(_ROOMS)
+    return _is_fixed(value, *_WATCHED) or type(value).__module__.startswith(COMPUTING)
 
 
 @cache
@@ -160,7 +159,7 @@ def _check_names(frame: FrameType) -> str:
     """Returns why a global name that the code reads is refused, or an empty string."""
     for name, value in _read(frame):
         if isinstance(value, ModuleType):
-            if value.__name__.partition(".")[0] not in _LIBRARIES and not value.__name__.startswith(_ROOMS):
+            if value.__name__.partition(".")[0] not in _LIBRARIES and not value.__name__.startswith(COMPUTING):
                 return f"uses the module {name}"
             if value is np and "random" in frame.f_code.co_names:
                 return "uses numpy.random"
