@@ -38,14 +38,19 @@ class RunningMeanStd:
     def update(self, arr: np.ndarray) -> None:
         """Add a batch ``(B, *shape)``; the shape of one entry may also be broadcast to ``shape``."""
         arr = np.asarray(arr)
-        try:
-            fits = np.broadcast_shapes(arr.shape[1:], self.mean.shape) == self.mean.shape
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ValueError(f"arr must have shape (B, *{self.mean.shape}), got {arr.shape}.")
+        if arr.shape[1:] != self.mean.shape:
+            try:
+                fits = np.broadcast_shapes(arr.shape[1:], self.mean.shape) == self.mean.shape
+            except ValueError:
+                fits = False
+            if not fits:
+                raise ValueError(f"arr must have shape (B, *{self.mean.shape}), got {arr.shape}.")
         count = arr.shape[0]
         if count == 0:
+            return
+        if count == 1:  # the same numbers as below, sooner
+            mean = np.asarray(arr[0], np.float64)
+            self.update_from_moments(mean, np.zeros(mean.shape), 1)
             return
         # Sums are in float64 for any input: float32 sums of a long batch lose digits.
         mean = np.add.reduce(arr, axis=0, dtype=np.float64) / count
