@@ -159,7 +159,9 @@ FORBIDS = "networks and distributions with masks, asked of the environment at ea
 WAYS: dict[str, Way] = {
     "infos": Way("a callback that reads infos", reading("infos")),
     "rewards": Way("a callback that reads rewards and dones", reading("rewards", "dones")),
-    "values": Way("a callback that reads values", reading("values"), algorithms=("PPO",), more_work="networks are evaluated at each step"),
+    "values": Way(
+        "a callback that reads values", reading("values"), algorithms=("PPO",), more_work="networks, at each step"
+    ),
     "function": Way("a function as a callback", lambda names: lambda locals_, globals_: True),
     "logs": Way("a callback that logs", logging),
     "evaluates": Way("EvalCallback", evaluating, algorithms=("PPO",), more_work="episodes of evaluation"),
@@ -167,10 +169,10 @@ WAYS: dict[str, Way] = {
     "tensorboard": Way("TensorBoard", options={"tensorboard_log": tempfile.gettempdir()}),
     "extractor": Way("a features extractor of one's own", options=extractor(False), more_work="another layer"),
     "attention": Way("one with attention", options=extractor(True), more_work="attention"),
-    "dict": Way("Dict observations", env=made(DictOf), policy="MultiInputPolicy", more_work="a wrapper that makes them"),
+    "dict": Way("Dict observations", env=made(DictOf), policy="MultiInputPolicy", more_work="its wrapper"),
     "large_infos": Way("infos of 30 entries", env=made(Telling), more_work="the environment makes them"),
     "normalize": Way("VecNormalize", env=normalised, more_work="running means"),
-    "four": Way("4 environments in turn", env=several("DummyVecEnv"), plain_envs=4, more_work="nothing: the plain way is it"),
+    "four": Way("4 environments in turn", env=several("DummyVecEnv"), plain_envs=4, more_work="-"),
     "subproc": Way(
         "4 environments in SubprocVecEnv (CPU of the trainer alone)",
         env=several("SubprocVecEnv"),

@@ -400,6 +400,24 @@ def test_own_code_that_only_computes_is_replayed() -> None:
     assert_same(weights(plain), weights(replayed), near(plain, 1e-4, 32))
 
 
+def test_changed_attributes_of_own_classes_are_noticed() -> None:
+    class Scaled(Halved):
+        scale = 1.0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.scale * x
+
+    def trained(kind: bool | str) -> DQN:
+        Scaled.scale = 1.0
+        model = dqn(policy_kwargs={"features_extractor_class": Scaled}, train_freq=1, compile=kind).learn(200)
+        Scaled.scale = 2.0
+        return model.learn(50, reset_num_timesteps=False)
+
+    plain, other = trained(False), trained("auto")
+    assert other.engine.status == "replayed"
+    assert_same(weights(plain), weights(other), near(plain, 1e-4, 32))
+
+
 def test_hooks_on_gradients_are_called() -> None:
     """Those of modules are recorded, those of parameters end the programs."""
 

@@ -23,7 +23,7 @@ from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
 from polyak.nn.backends.own_code import OwnCodeError
 from polyak.nn.backends.tracing import UntraceableError
-from polyak.nn.backends.watch import is_own
+from polyak.nn.backends.watch import Watch, is_own
 from polyak.warning import advise
 
 WORTHWHILE_SECONDS = 20.0
@@ -245,6 +245,6 @@ def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program
 
 
 def _has_own_code(learner: torch.nn.Module) -> bool:
-    """Whether a class of its modules is a program's own, or one of them has hooks."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return any(is_own(type(m)) or any(getattr(m, kind) for kind in hooks) for m in learner.modules())
+    """Whether a class of its modules is a program's own, or one of them has hooks or another ``forward``."""
+    own = any(is_own(type(module)) or "forward" in vars(module) for module in learner.modules())
+    return own or any(Watch(learner.modules()).hooks)

@@ -40,6 +40,7 @@ from polyak.learning.engine.shared_library import loaded
 from polyak.learning.engine.twin import twin
 from polyak.learning.learner import Learner
 from polyak.nn.backends.operations import is_random
+from polyak.nn.backends.own_code import OwnCodeError
 from polyak.nn.backends.recording import Visited
 from polyak.nn.backends.tracing import UntraceableError, trace
 from polyak.nn.backends.watch import Watch
@@ -86,8 +87,10 @@ class Program:
         def step(*tensors: Tensor) -> list[Tensor]:
             mine, theirs = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
             learning = inputs.twin(mine, self.rules)
-            with Visited() if checks else nullcontext():
+            with Visited() if checks else nullcontext() as visited:
                 results[:] = [learning.eagerly(getattr(learning, method), rebuilt(batch, iter(theirs)), *static)]
+            if visited is not None and not set(visited.modules) <= set(learning.modules()):
+                raise OwnCodeError("it calls a module that is no part of the learner, and may change unnoticed")
             traced: dict[str, Any] = dict(learning.optimizers)
             stepped.update(name for name, optimizer in traced.items() if optimizer.stepped)
             return tensors_of(results)

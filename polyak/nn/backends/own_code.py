@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import dis
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from functools import cache, partial
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from polyak.formats import COMPUTING
 from polyak.nn.backends.tracing import UntraceableError
-from polyak.nn.backends.watch import still
+from polyak.nn.backends.watch import is_own, still
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic)
 _FIXED = (*_PLAIN, torch.dtype, torch.device, type, FunctionType, BuiltinFunctionType, MethodType, partial)
@@ -33,16 +34,23 @@ _LIBRARIES = ("torch", "numpy", "math", "typing", "collections", "functools", "i
 _EFFECTS = {
     "STORE_ATTR",
     "STORE_SUBSCR",
+    "STORE_SLICE",
     "STORE_GLOBAL",
     "DELETE_ATTR",
     "DELETE_SUBSCR",
     "DELETE_GLOBAL",
     "IMPORT_NAME",
+    "CHECK_EXC_MATCH",  # code that goes on after an error also does so where a recording cannot follow
+    "JUMP_IF_NOT_EXC_MATCH",
 }
 _EFFECTFUL = {
     *("print", "open", "input", "exec", "eval", "compile", "globals", "locals", "vars", "id", "hash", "setattr"),
     *("delattr", "breakpoint", "exit", "quit", "__import__"),
 }
+_STATEFUL = ("torch.random", "torch.optim", "torch.serialization", "numpy.random")
+"""Modules of those libraries whose functions change something else than their result."""
+_CHANGES = ("register_buffer", "register_parameter", "register_module", "add_module")
+"""Methods that change a module."""
 _READS = ("get", "items", "keys", "values", "copy", "index", "count")
 """Methods of containers that change nothing."""
 
@@ -91,11 +99,13 @@ def check_builtin(function: Any, kept: Iterable[Any]) -> None:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor):
         return
-    if isinstance(owner, list | dict | set) and any(owner is each for each in kept) and function.__name__ not in _READS:
+    if isinstance(owner, list | dict | set) and function.__name__ not in _READS and _holds(kept, owner):
         raise OwnCodeError(f"{function.__name__}() changes an attribute")
     home = owner.__name__ if isinstance(owner, ModuleType) else getattr(function, "__module__", None)
-    home = str(home or type(owner).__module__).partition(".")[0].lstrip("_")
-    if home not in ("builtins", *_LIBRARIES) or (home == "builtins" and function.__name__ in _EFFECTFUL):
+    home = str(home or type(owner).__module__)
+    draws = home.startswith("numpy.random") or isinstance(owner, torch.Generator)
+    home = home.partition(".")[0].lstrip("_")
+    if draws or home not in ("builtins", *_LIBRARIES) or (home == "builtins" and function.__name__ in _EFFECTFUL):
         raise OwnCodeError(f"it calls {home}.{getattr(function, '__qualname__', function)}()")
 
 
@@ -106,7 +116,8 @@ def check_library(frame: FrameType) -> None:
         OwnCodeError: the library is none of those whose functions are known to compute and do nothing else.
     """
     name = str(frame.f_globals.get("__name__", ""))
-    if name.partition(".")[0] not in _LIBRARIES and not name.startswith((*COMPUTING, "namedtuple_")):
+    known = name.partition(".")[0] in _LIBRARIES or name.startswith((*COMPUTING, "namedtuple_"))
+    if not known or name.startswith(_STATEFUL) or frame.f_code.co_name in _CHANGES:
         raise OwnCodeError(f"it calls {name}.{frame.f_code.co_name}()")
 
 
@@ -116,7 +127,7 @@ def attributes(module: nn.Module) -> dict[str, Any]:
     Raises:
         OwnCodeError: it has an attribute whose changes cannot be detected.
     """
-    held = {name: value for name, value in vars(module).items() if name not in _OWN}
+    held = kept_by(module)
     for name, value in held.items():
         if not _is_known(value):
             raise OwnCodeError(
@@ -125,12 +136,47 @@ def attributes(module: nn.Module) -> dict[str, Any]:
     return {name: still(value) for name, value in held.items()}
 
 
+def kept_by(module: nn.Module) -> dict[str, Any]:
+    """Returns the attributes of a module, and of those of its classes that are a program's own."""
+    owns = [base for base in reversed(type(module).__mro__[:-1]) if is_own(base)]
+    shared = {n: getattr(v, "__func__", v) for base in owns for n, v in vars(base).items() if not n.startswith(_ADDED)}
+    own = {name: value for name, value in vars(module).items() if name not in _OWN}
+    return {name: value for name, value in shared.items() if not isinstance(value, property)} | own
+
+
+_ADDED = ("__", "_abc_", "_is_protocol")
+"""Beginnings of the names of what Python adds to classes."""
+_ACCESSES = (property, classmethod, staticmethod)
 _OWN = frozenset(vars(nn.Module()))
+
+
+def _holds(kept: Iterable[Any], container: Any) -> bool:
+    """Whether one of the values is the container, or has it inside."""
+    for value in kept:
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if value is container or _holds(inside, container):
+            return True
+    return False
+
+
+def _is_changeable(cls: type) -> bool:
+    """Whether a class is a program's own and keeps values, as a class for options does."""
+    own = not (cls.__module__ == "builtins" or cls.__module__.startswith((*_LIBRARIES, "polyak")))
+    if not own or issubclass(cls, tuple | Enum):
+        return False
+    return any(not callable(v) and not isinstance(v, _ACCESSES) and n[:2] != "__" for n, v in vars(cls).items())
 
 
 def _is_fixed(value: Any, *others: type) -> bool:
     if isinstance(value, tuple | frozenset):
         return all(_is_fixed(part, *others) for part in value)
+    if isinstance(value, FunctionType):
+        return _is_fixed((*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()))
+    if isinstance(value, partial):
+        parts = (value.func, *value.args, *value.keywords.values())
+        return not isinstance(value.func, BuiltinFunctionType) and _is_fixed(parts, Tensor, nn.Module, *others)
+    if isinstance(value, MethodType):
+        return _is_fixed((value.__func__, value.__self__), *_WATCHED)
     return isinstance(value, (*_FIXED, *others))
 
 
@@ -161,9 +207,12 @@ def _check_names(frame: FrameType) -> str:
         if isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES and not value.__name__.startswith(COMPUTING):
                 return f"uses the module {name}"
-            if value is np and "random" in frame.f_code.co_names:
+            if value.__name__ == "numpy.random" or (value is np and "random" in frame.f_code.co_names):
                 return "uses numpy.random"
-        elif value in (None, True, False) or isinstance(value, FunctionType | BuiltinFunctionType | type):
+        elif isinstance(value, type):
+            if _is_changeable(value) and not isinstance(frame.f_locals.get("self"), value):
+                return f"reads the class {name}, whose attributes may change"
+        elif isinstance(value, FunctionType | BuiltinFunctionType) and _is_fixed(value):
             if name in _EFFECTFUL:
                 return f"calls {name}()"
         elif not name.isupper() or not _is_fixed(value):

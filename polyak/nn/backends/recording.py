@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from torch import nn
 
-from polyak.nn.backends.own_code import OwnCodeError, attributes, check_builtin, check_call, check_library
+from polyak.nn.backends.own_code import OwnCodeError, attributes, check_builtin, check_call, check_library, kept_by
 from polyak.nn.backends.tracing import UntraceableError
 
 
@@ -26,6 +26,8 @@ class Visited:
         self._before: Any = None
         self._own: set[CodeType] = set()
         self._attributes: dict[nn.Module, dict[str, Any]] = {}
+        self._refused: OwnCodeError | None = None
+        self._start: FrameType | None = None
 
     @property
     def has_own_code(self) -> bool:
@@ -41,31 +43,49 @@ class Visited:
         self._before = sys.getprofile()
         if self._before is not None and not callable(self._before):
             raise UntraceableError("a profiler runs in this thread")
+        self._start = sys._getframe(1)
         sys.setprofile(self._note)
         return self
 
     def __exit__(self, kind: object, *error: object) -> None:
         sys.setprofile(self._before)
+        self._start = None
+        if kind is None and self._refused is not None:  # the code has caught it
+            raise self._refused
         if kind is None:
             for module, before in self._attributes.items():
                 if before != attributes(module):
                     raise OwnCodeError(f"{type(module).__qualname__} changes its attributes")
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        try:
+            self._check(frame, event, argument)
+        except OwnCodeError as error:
+            self._refused = error
+            raise
+
+    def _check(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         if event == "c_call" and code in self._own:
-            check_builtin(argument, (value for module in self._attributes for value in vars(module).values()))
+            check_builtin(argument, (value for module in self._attributes for value in kept_by(module).values()))
         if event != "call":
             return
         module = str(frame.f_globals.get("__name__", ""))
         by_own = frame.f_back is not None and frame.f_back.f_code in self._own
         owners = list(filter(_is_module, [frame.f_locals.get("self")] if _is_method(code) else ()))
-        if module.partition(".")[0] not in _KNOWN and not module.startswith("namedtuple_") and not _imports(frame):
+        if (
+            module.partition(".")[0] not in _KNOWN
+            and not module.startswith("namedtuple_")
+            and not _imports(frame, self._start)
+        ):
             check_call(frame, by_own)
             self._own.add(code)
             owners = list(filter(_is_module, frame.f_locals.values()))
+            owners += [
+                part for each in owners for name, part in each._modules.items() if name in code.co_names and part
+            ]
             self._attributes |= {each: attributes(each) for each in owners if each not in self._attributes}
-        elif by_own:
+        elif by_own or module == "torch.random":  # whose functions are wrapped in others
             check_library(frame)
         self._owners |= dict.fromkeys(owners)
 
@@ -75,11 +95,11 @@ _KNOWN = frozenset(sys.stdlib_module_names) | {"polyak", "torch", "numpy", "gymn
 program's own file is ``__main__``."""
 
 
-def _imports(frame: FrameType | None) -> bool:
-    """Whether a module is being imported, which happens once."""
-    while frame is not None and frame.f_globals.get("__name__") != "importlib._bootstrap":
+def _imports(frame: FrameType | None, start: FrameType | None) -> bool:
+    """Whether a module is being imported since ``start``, which happens once."""
+    while frame is not None and frame is not start and frame.f_globals.get("__name__") != "importlib._bootstrap":
         frame = frame.f_back
-    return frame is not None
+    return frame is not None and frame is not start
 
 
 def _is_module(value: Any) -> TypeGuard[nn.Module]:

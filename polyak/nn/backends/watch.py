@@ -15,7 +15,7 @@ from torch.nn.modules import module as torch_module
 
 _OWN = frozenset(vars(nn.Module())) | {"_switch"}
 """Attributes that are not options of a module; for some modules the mode is one."""
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _INDIFFERENT = (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity, nn.Sequential, nn.ModuleList)
 """Classes whose ``forward`` reads no attribute that changes."""
 _SWITCHES = ("train", "eval", "set_training_mode", "predict")
@@ -45,7 +45,7 @@ class Watch:
         self._attributes = [vars(module) for module in self.modules]
         self._counts_then = list(map(len, self._attributes))
         read = [module for module in self.modules if type(module) not in _INDIFFERENT]
-        self._names = [_names(module, moving) for module in read]
+        self._names = [_names(m, moving if hasattr(m, "counters") else frozenset()) for m in read]
         watched = [(module, names) for module, names in zip(read, self._names, strict=True) if names]
         self._picks = [(_getter(names), vars(module)) for module, names in watched]
         self._kept_by = [(still, _form) if is_own(type(module)) else (tuple, _kind) for module, _ in watched]
@@ -53,18 +53,23 @@ class Watch:
         self._pointers_then = list(map(Tensor.data_ptr, self.views))
         self._classes_then = list(map(type, self.modules))
         self._strides_then = list(map(Tensor.stride, self.views))
+        own = dict.fromkeys(base for module in self.modules for base in type(module).__mro__[:-1] if is_own(base))
+        self._of_classes = [vars(base) for base in own]
+        self._of_classes_then = [still(dict(held)) for held in self._of_classes]
+        loose = [(vars(m), name, v) for m in self.modules if is_own(type(m)) for name, v in vars(m).items()]
+        self._loose = [each for each in loose if isinstance(each[2], Tensor)]
 
     @property
     def hooks(self) -> list[dict[Any, Any]]:
         """The hooks of the modules, and the global hooks of all modules."""
-        everywhere = [torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks]
+        everywhere = [getattr(torch_module, f"_global{kind}") for kind in _HOOKS]
         return everywhere + [getattr(module, kind) for module in self.modules for kind in _HOOKS]
 
     @property
     def options(self) -> list[Any]:
         """Plain values of all watched attributes, and the classes of the others: a program depends on these."""
         kept = zip(self._kept_by, self._values_then, strict=True)
-        return [self._names, [[form(value) for value in picked] for (_, form), picked in kept]]
+        return [self._names, [[form(value) for value in picked] for (_, form), picked in kept], self._of_classes_then]
 
     def current(self) -> bool:
         """Whether submodules, parameters, buffers, hooks and memory are the same, and no attribute was added."""
@@ -81,7 +86,12 @@ class Watch:
     def unchanged(self) -> bool:
         """Whether :meth:`current` holds, and no attribute has another value."""
         try:
-            same = self.current() and self._values() == self._values_then
+            same = (
+                self.current()
+                and self._values() == self._values_then
+                and self._of_classes == self._of_classes_then
+                and all(held[name] is then for held, name, then in self._loose)
+            )
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone
             return False
         return same and (not self.views or self._lies_as_then())
@@ -97,16 +107,17 @@ class Watch:
 
 def still(value: Any) -> Any:
     """Returns a value with copies of the lists, dictionaries and sets in it, to detect that they have changed."""
-    if type(value) is dict:
+    if isinstance(value, dict):
         return {key: still(part) for key, part in value.items()}
-    return type(value)(map(still, value)) if type(value) in (list, tuple, set) else value
+    kind = next((kind for kind in (list, tuple, set) if isinstance(value, kind)), None)
+    return value if kind is None else kind(map(still, value))
 
 
 def _form(value: Any) -> Any:
     """Returns a value with the classes of those parts of lists and dictionaries that are not plain."""
-    if type(value) is dict:
+    if isinstance(value, dict):
         return {key: _form(part) for key, part in value.items()}
-    return list(map(_form, value)) if type(value) is list else _kind(value)
+    return list(map(_form, value)) if isinstance(value, list) else _kind(value)
 
 
 def _kind(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Which of a program's own code may be recorded."""
 
+import itertools
 import math
 import random
 import time
@@ -18,6 +19,7 @@ from polyak.nn.backends.program import TracedProgram
 
 FACTOR = 3
 factor = 3
+one = 1
 calls: list[int] = []
 
 
@@ -78,8 +80,38 @@ def _keeps(layer: Any, x: Tensor) -> Tensor:
 
 
 def _keeps_deeper(layer: Any, x: Tensor) -> Tensor:
+    kept = layer.kept["a"]
+    kept += [1]
+    return layer.inner(x)
+
+
+def _appends_deeper(layer: Any, x: Tensor) -> Tensor:
     layer.kept["a"].append(1)
     return layer.inner(x)
+
+
+def _defaults(layer: Any, x: Tensor, scales: list[float] = [1.0]) -> Tensor:  # noqa: B006
+    return scales[0] * layer.inner(x)
+
+
+def _catches(layer: Any, x: Tensor) -> Tensor:
+    try:
+        return float(x.sum()) * layer.inner(x)
+    except RuntimeError:
+        return layer.inner(x)
+
+
+def _seeds(layer: Any, x: Tensor) -> Tensor:
+    torch.manual_seed(0)
+    return layer.inner(x) + torch.rand(4)
+
+
+class Shared(Layer):
+    log: list[int] = []
+
+
+class Counted(Layer):
+    numbers = itertools.count()
 
 
 def _notes(layer: Any, x: Tensor) -> Tensor:
@@ -104,6 +136,18 @@ def _within() -> Callable[..., Tensor]:
 
 
 REFUSED = {
+    "reads the variable one, which": Layer(lambda layer, x: one * layer.inner(x)),
+    "reads the class Helper": Layer(lambda layer, x: Helper.scale * layer.inner(x)),
+    "Layer.scaled is a function": Layer(lambda layer, x: layer.scaled(layer, x), scaled=_defaults),
+    "Layer.note is a partial": Layer(lambda layer, x: layer.inner(x), note=partial(calls.append, 1)),
+    "^append\\(\\) changes an attribute$": Layer(_appends_deeper, kept={"a": []}),
+    "\\) changes an attribute$": Shared(lambda layer, x: layer.log.append(1) or layer.inner(x)),
+    "Counted.numbers is a count": Counted(lambda layer, x: next(layer.numbers) * layer.inner(x)),
+    "CHECK_EXC_MATCH|JUMP_IF_NOT_EXC_MATCH": Layer(_catches),
+    "calls torch.random.manual_seed": Layer(_seeds),
+    "it calls torch.nn.modules.module.register_buffer": Layer(
+        lambda layer, x: layer.register_buffer("kept", layer.inner(x)) or layer.inner(x)
+    ),
     "STORE_ATTR count": Layer(_counts, count=0),
     "append\\(\\) changes an attribute": Layer(_keeps, kept=[]),
     "Layer changes its attributes": Layer(_keeps_deeper, kept={"a": []}),
@@ -119,7 +163,7 @@ REFUSED = {
         lambda layer, x: layer.draw() * layer.inner(x), draw=random.Random(0).random
     ),
     "Layer.helper is a Helper": Layer(lambda layer, x: layer.helper.scale * layer.inner(x), helper=Helper()),
-    "takes a Helper": Layer(lambda layer, x: layer.scaled(layer.inner(x)), scaled=Helper().scaled),
+    "scaled is a method": Layer(lambda layer, x: layer.scaled(layer.inner(x)), scaled=Helper().scaled),
     "Layer.weights is a ndarray": Layer(lambda layer, x: layer.inner(x), weights=np.ones(3)),
 }
 
