@@ -436,6 +436,15 @@ def test_hooks_on_gradients_are_called() -> None:
     assert_same(weights(plain), weights(other), near(plain, 1e-4, 32))
 
 
+def test_functions_hooked_to_an_optimizer_are_called() -> None:
+    calls = []
+    model = dqn(train_freq=1)
+    model.policy.optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    with pytest.warns(UserWarning, match="could not be replayed: a function is hooked to the optimizer Adam"):
+        model.learn(200)
+    assert len(calls) == model.learner.steps
+
+
 def test_own_code_that_does_more_is_left_alone() -> None:
     kwargs, said = {"features_extractor_class": Counting}, []
     model = dqn(policy_kwargs=kwargs, train_freq=1)

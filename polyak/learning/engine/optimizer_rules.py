@@ -260,6 +260,8 @@ def check_traceable(optimizer: Optimizer, device: torch.device) -> None:
         UntraceableError: another optimizer, or an option without a rule.
         UnsteppedError: the optimizer has no state yet.
     """
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise UntraceableError(f"a function is hooked to the optimizer {type(optimizer).__name__}")
     if type(optimizer) not in RULES:
         raise UntraceableError(f"the optimizer {type(optimizer).__name__} is not one of {[c.__name__ for c in RULES]}")
     for group in optimizer.param_groups:

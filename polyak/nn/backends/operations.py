@@ -78,14 +78,15 @@ def _copy(leaf: Any) -> Any:
 def _by_torch(step: Operation, outputs: list[Tensor], args: Any, kwargs: Any) -> list[Call]:
     operation = step.operation
     name = operation.overloadpacket.__name__
-    if operation._schema.is_mutable:
+    returns_new = any(each.alias_info is None for each in operation._schema.returns)
+    if operation._schema.is_mutable and not returns_new:
         quick = getattr(torch._C._VariableFunctions, name, getattr(Tensor, name, None))
         with suppress(RuntimeError, TypeError):  # as below
             if quick is not None:
                 quick(*tree_map(_copy, args), **tree_map(_copy, kwargs))
                 return [partial(quick, *args, **kwargs)]
         return [partial(operation._op, *args, **kwargs)]
-    for call in () if is_random(operation) else _into(operation, outputs, args, kwargs):
+    for call in () if is_random(operation) or operation._schema.is_mutable else _into(operation, outputs, args, kwargs):
         with suppress(RuntimeError, TypeError, IndexError):  # the function in Python has other arguments
             call()
             return [call]

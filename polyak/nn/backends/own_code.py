@@ -139,7 +139,7 @@ def attributes(module: nn.Module) -> dict[str, Any]:
 def kept_by(module: nn.Module) -> dict[str, Any]:
     """Returns the attributes of a module, and of those of its classes that are a program's own."""
     owns = [base for base in reversed(type(module).__mro__[:-1]) if is_own(base)]
-    shared = {n: getattr(v, "__func__", v) for base in owns for n, v in vars(base).items() if not n.startswith(_ADDED)}
+    shared = {name: getattr(base, name) for base in owns for name in vars(base) if not name.startswith(_ADDED)}
     own = {name: value for name, value in vars(module).items() if name not in _OWN}
     return {name: value for name, value in shared.items() if not isinstance(value, property)} | own
 
@@ -161,8 +161,7 @@ def _holds(kept: Iterable[Any], container: Any) -> bool:
 
 def _is_changeable(cls: type) -> bool:
     """Whether a class is a program's own and keeps values, as a class for options does."""
-    own = not (cls.__module__ == "builtins" or cls.__module__.startswith((*_LIBRARIES, "polyak")))
-    if not own or issubclass(cls, tuple | Enum):
+    if cls.__module__.startswith(("builtins", "polyak", *_LIBRARIES)) or issubclass(cls, tuple | Enum):
         return False
     return any(not callable(v) and not isinstance(v, _ACCESSES) and n[:2] != "__" for n, v in vars(cls).items())
 
@@ -176,7 +175,7 @@ def _is_fixed(value: Any, *others: type) -> bool:
         parts = (value.func, *value.args, *value.keywords.values())
         return not isinstance(value.func, BuiltinFunctionType) and _is_fixed(parts, Tensor, nn.Module, *others)
     if isinstance(value, MethodType):
-        return _is_fixed((value.__func__, value.__self__), *_WATCHED)
+        return _is_fixed(value.__self__, *_WATCHED)
     return isinstance(value, (*_FIXED, *others))
 
 

@@ -86,15 +86,19 @@ class Watch:
     def unchanged(self) -> bool:
         """Whether :meth:`current` holds, and no attribute has another value."""
         try:
-            same = (
-                self.current()
-                and self._values() == self._values_then
-                and self._of_classes == self._of_classes_then
-                and all(held[name] is then for held, name, then in self._loose)
-            )
+            same = self.current() and self._values() == self._values_then
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone
             return False
-        return same and (not self.views or self._lies_as_then())
+        return same and (not self.views or self._lies_as_then()) and (not self._of_classes or self._own_as_then())
+
+    def _own_as_then(self) -> bool:
+        """Whether a program's own classes have the same attributes, and its modules the same tensors beside
+        parameters and buffers."""
+        try:
+            classes = self._of_classes == self._of_classes_then
+        except (RuntimeError, ValueError):
+            return False
+        return classes and all(held.get(name) is then for held, name, then in self._loose)
 
     def _lies_as_then(self) -> bool:
         """Whether the modules' classes and the strides of their tensors are unchanged."""
@@ -126,7 +130,7 @@ def _kind(value: Any) -> Any:
 
 def is_own(cls: type) -> bool:
     """Whether a class of modules is a program's own, neither torch's nor polyak's."""
-    return not cls.__module__.startswith(("torch.nn.", "polyak."))
+    return not cls.__module__.startswith(("torch.nn.", "polyak.")) and cls.__module__ not in ("abc", "typing")
 
 
 def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
