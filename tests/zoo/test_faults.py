@@ -137,16 +137,18 @@ def test_a_callback_raises(
     assert "Traceback" in (RunFolder.find(tmp_path, algo, ENV_ID).settings_folder / "error.txt").read_text()
 
 
+def spoil(self: ProgressFile) -> bool:
+    """Weights become NaN from the 101st step on."""
+    if self.num_timesteps > 100:
+        with torch.no_grad():
+            next(self.model.learner.parameters()).fill_(np.nan)
+    return True
+
+
 @pytest.mark.parametrize("algo", ["ppo", "dqn", "impala"])
 def test_weights_become_nan(
     algo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def spoil(self: ProgressFile) -> bool:
-        if self.num_timesteps > 100:
-            with torch.no_grad():
-                next(self.model.learner.parameters()).fill_(np.nan)
-        return True
-
     monkeypatch.setattr(ProgressFile, "_on_step", spoil)
     assert train(tmp_path, algo, "--eval-freq", -1) == 3
     said = capsys.readouterr().err
@@ -161,12 +163,6 @@ def test_weights_that_are_nan_for_good_are_not_saved_as_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from polyak.learning.nan_guard import Guard
-
-    def spoil(self: ProgressFile) -> bool:
-        if self.num_timesteps > 100:
-            with torch.no_grad():
-                next(self.model.learner.parameters()).fill_(np.nan)
-        return True
 
     monkeypatch.setattr(ProgressFile, "_on_step", spoil)
     monkeypatch.setattr(Guard, "put_back", lambda self: False)
@@ -183,14 +179,12 @@ def test_weights_that_are_nan_for_good_are_not_saved_as_a_model(
 def test_ctrl_c_on_weights_that_are_nan_puts_them_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def spoil(self: ProgressFile) -> bool:
-        if self.num_timesteps > 100:
-            with torch.no_grad():
-                next(self.model.learner.parameters()).fill_(np.nan)
+    def spoil_and_stop(self: ProgressFile) -> bool:
+        if spoil(self) and self.num_timesteps > 100:
             raise KeyboardInterrupt
         return True
 
-    monkeypatch.setattr(ProgressFile, "_on_step", spoil)
+    monkeypatch.setattr(ProgressFile, "_on_step", spoil_and_stop)
     with pytest.warns(UserWarning, match="Everything learned was put back"):
         assert train(tmp_path, "dqn", "--eval-freq", -1) == 130
     model = find_algorithm("dqn").load(RunFolder.find(tmp_path, "dqn", ENV_ID).final_model)

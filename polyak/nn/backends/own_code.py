@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import dis
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from functools import cache, partial
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from polyak.formats import COMPUTING
 from polyak.nn.backends.tracing import UntraceableError
-from polyak.nn.backends.watch import is_own, still
+from polyak.nn.backends.watch import OF_ANY, is_own, still
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, np.generic)
-_FIXED = (*_PLAIN, torch.dtype, torch.device, type, FunctionType, BuiltinFunctionType, MethodType, partial)
+_FIXED = (*_PLAIN, torch.dtype, torch.device, type, BuiltinFunctionType)
 """Kinds of values that do not change."""
 _WATCHED = (Tensor, nn.Module, gym.Space, torch.optim.Optimizer, torch.distributions.Distribution)
 """Kinds that are watched, or whose replacement is noticed and whose content a ``forward`` does not read."""
@@ -140,14 +140,13 @@ def kept_by(module: nn.Module) -> dict[str, Any]:
     """Returns the attributes of a module, and of those of its classes that are a program's own."""
     owns = [base for base in reversed(type(module).__mro__[:-1]) if is_own(base)]
     shared = {name: getattr(base, name) for base in owns for name in vars(base) if not name.startswith(_ADDED)}
-    own = {name: value for name, value in vars(module).items() if name not in _OWN}
+    own = {name: value for name, value in vars(module).items() if name not in OF_ANY}
     return {name: value for name, value in shared.items() if not isinstance(value, property)} | own
 
 
 _ADDED = ("__", "_abc_", "_is_protocol")
 """Beginnings of the names of what Python adds to classes."""
 _ACCESSES = (property, classmethod, staticmethod)
-_OWN = frozenset(vars(nn.Module()))
 
 
 def _holds(kept: Iterable[Any], container: Any) -> bool:
@@ -202,7 +201,8 @@ def _globals_of(code: CodeType) -> frozenset[str]:
 
 def _check_names(frame: FrameType) -> str:
     """Returns why a global name that the code reads is refused, or an empty string."""
-    for name, value in _read(frame):
+    for name in _globals_of(frame.f_code):
+        value = frame.f_globals.get(name, vars(builtins).get(name))
         if isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES and not value.__name__.startswith(COMPUTING):
                 return f"uses the module {name}"
@@ -217,8 +217,3 @@ def _check_names(frame: FrameType) -> str:
         elif not name.isupper() or not _is_fixed(value):
             return f"reads the variable {name}, which may change"
     return ""
-
-
-def _read(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    for name in _globals_of(frame.f_code):
-        yield name, frame.f_globals.get(name, vars(builtins).get(name))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-_OWN = frozenset(vars(nn.Module())) | {"_switch"}
+OF_ANY = frozenset(vars(nn.Module())) | {"_switch"}
 """Attributes that are not options of a module; for some modules the mode is one."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _INDIFFERENT = (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity, nn.Sequential, nn.ModuleList)
@@ -140,7 +140,7 @@ def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
 
 
 def _counts(name: str, value: Any, moving: frozenset[str]) -> bool:
-    return name not in _OWN and name not in moving and not isinstance(value, Tensor)
+    return name not in OF_ANY and name not in moving and not isinstance(value, Tensor)
 
 
 def _getter(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
